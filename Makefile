@@ -1,0 +1,37 @@
+# Everything runs in a virtual environment that the first target to need it makes and fills.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUTPUT ?= audit_report
+FLAGS ?=
+# One thread a process: the audits and tests are parallel over processes.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: audit test lint bench clean
+
+$(VENV)/.installed: requirements/base.txt requirements/test.txt setup.py pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -r requirements/test.txt
+	$(BIN)/pip install --quiet --no-deps --editable .
+	touch $@
+
+## audit: train DP-SGD models on real images and test their privacy claim; FLAGS= passes flags on
+audit: $(VENV)/.installed
+	$(BIN)/python -m dvrenyi_plugin.binaries.audit_dpsgd --output_dir=$(OUTPUT) $(FLAGS)
+
+## test: all tests
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+## lint: formatter, linter and types
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+## bench: every measurement that the documentation quotes; takes hours
+bench: $(VENV)/.installed
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(OUTPUT) build *.egg-info

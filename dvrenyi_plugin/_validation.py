@@ -1,0 +1,155 @@
+"""Checks at the door: every message names the argument, its value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> float:
+    """Returns `value` as a finite float inside the given limits.
+
+    Raises:
+      ValueError: naming the argument, its value and the allowed range.
+    """
+    limits = [
+        f"{sign} {limit:g}"
+        for sign, limit in ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
+        if limit is not None
+    ]
+    allowed = "a finite number" + (" " + " and ".join(limits) if limits else "")
+    is_number = isinstance(value, numbers.Real) or (
+        isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
+    )
+    if not is_number or isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    number = float(value)
+    inside = (
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (below is None or number < below)
+        and (at_most is None or number <= at_most)
+    )
+    if not inside:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return number
+
+
+def check_int(
+    name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None
+) -> int:
+    """Returns `value` as an int inside the given limits (3.0 is refused: counts are integers)."""
+    limits = [
+        f"{sign} {limit}"
+        for sign, limit in ((">=", at_least), ("<=", at_most))
+        if limit is not None
+    ]
+    allowed = "an integer" + (" " + " and ".join(limits) if limits else "")
+    if isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
+    if (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return number
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """Returns `value` when it is one of the allowed words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    return value
+
+
+def check_failure_probability(value: Any, name: str = "failure_probability") -> float:
+    """Returns a failure probability: a number in the open interval (0, 1)."""
+    return check_real(name, value, above=0.0, below=1.0)
+
+
+def check_order(value: Any, name: str = "alpha") -> float:
+    """Returns a Rényi order: a finite number above 1."""
+    return check_real(name, value, above=1.0)
+
+
+def check_epsilon(value: Any, name: str = "epsilon") -> float:
+    """Returns a claimed epsilon: a finite number, 0 allowed."""
+    return check_real(name, value, at_least=0.0)
+
+
+def check_delta(value: Any, name: str = "delta") -> float:
+    """Returns a delta: a number in [0, 1]."""
+    return check_real(name, value, at_least=0.0, at_most=1.0)
+
+
+def check_seed(value: Any, name: str = "seed") -> int:
+    """Returns a seed: an integer, 0 or more."""
+    return check_int(name, value, at_least=0)
+
+
+def check_samples(name: str, samples: Any, *, min_samples: int = 2) -> NDArray[np.float64]:
+    """Returns samples as a new float64 array of shape (n, d).
+
+    Args:
+      name: argument name used in messages.
+      samples: shape (n,) or (n, d), any float or integer dtype, d >= 1.
+      min_samples: smallest n that is accepted.
+
+    Raises:
+      ValueError: wrong rank or dtype, no columns, too few rows, NaN or infinite entries.
+    """
+    try:
+        array = np.asarray(samples)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array of shape (n,) or (n, d): {error}") from None
+    if array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{name} must hold floats or integers, got dtype {array.dtype} of shape {array.shape}"
+        )
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name} must have shape (n,) or (n, d), got shape {array.shape}")
+    if array.ndim == 1:
+        array = array[:, np.newaxis]
+    if array.shape[0] < min_samples:
+        raise ValueError(f"{name} must have at least {min_samples} samples, got {array.shape[0]}")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column, got shape {array.shape}")
+    with np.errstate(over="ignore"):
+        array = np.array(array, dtype=np.float64, order="C")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        rows = np.flatnonzero(bad.any(axis=1))
+        raise ValueError(
+            f"{name} must be finite, got {int(bad.sum())} NaN or infinite entries in"
+            f" {rows.size} of {array.shape[0]} samples, the first at index {int(rows[0])}"
+        )
+    return array
+
+
+def check_sample_pair(
+    samples1: Any, samples2: Any, *, min_samples: int = 2
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns both samples as float64 arrays of shape (n1, d) and (n2, d); counts may differ."""
+    first = check_samples("samples1", samples1, min_samples=min_samples)
+    second = check_samples("samples2", samples2, min_samples=min_samples)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            "samples1 and samples2 must have the same number of columns, got shapes"
+            f" {np.shape(samples1)} and {np.shape(samples2)}"
+        )
+    return first, second

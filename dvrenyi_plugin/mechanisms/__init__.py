@@ -1,0 +1,25 @@
+"""Mechanisms to audit. Each is built as `XMechanism(XMechanismConfig(...))` and called as
+`mechanism(dataset, num_samples)`."""
+
+from dvrenyi_plugin._lazy import lazy_exports
+
+__getattr__, __all__ = lazy_exports(
+    __name__,
+    {
+        "birth_death_langevin_mechanism": (
+            "BirthDeathLangevinMechanism",
+            "BirthDeathLangevinMechanismConfig",
+        ),
+        "ensemble_dp_sgd_mechanism": ("EnsembleDpSgdMechanism",),
+        "exponential_mechanism": ("ExponentialMechanism", "ExponentialMechanismConfig"),
+        "gaussian_mechanism": ("GaussianMechanism", "GaussianMechanismConfig"),
+        "langevin_mechanism": ("LangevinMechanism", "LangevinMechanismConfig"),
+        "laplace_mechanism": ("LaplaceMechanism", "LaplaceMechanismConfig"),
+        "opacus_dp_sgd_mechanism": ("OpacusDpSgdMechanism",),
+        "shk_exponential_mechanism": (
+            "ShkExponentialMechanism",
+            "ShkExponentialMechanismConfig",
+        ),
+        "training_mechanism": ("TrainingMechanism", "TrainingMechanismConfig"),
+    },
+)

@@ -1,0 +1,61 @@
+"""Packaging. Ranges are wide here; `requirements/` holds the pins that were tested together."""
+
+import pathlib
+import re
+
+import setuptools
+
+HERE = pathlib.Path(__file__).parent
+VERSION = re.search(
+    r'^__version__ = "([^"]+)"', (HERE / "dvrenyi_plugin" / "__init__.py").read_text(), re.MULTILINE
+).group(1)
+
+VISION = ["mlxtend>=0.23", "scikit-learn>=1.3"]
+
+setuptools.setup(
+    name="dvrenyi_plugin",
+    version=VERSION,
+    description="Rényi differential-privacy auditing for DP-Auditorium: testers, mechanisms, audits",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=setuptools.find_packages(include=["dvrenyi_plugin", "dvrenyi_plugin.*"]),
+    package_data={"dvrenyi_plugin": ["py.typed"]},
+    install_requires=[
+        "absl-py>=1.4",
+        "dp-accounting>=0.4.3",
+        "joblib>=1.3",
+        "matplotlib>=3.7",
+        "numpy>=1.26",
+        "opacus>=1.5",
+        "scipy>=1.11",
+        "torch>=2.3",
+        "tqdm>=4.65",
+    ],
+    extras_require={
+        "tensorflow": ["tensorflow==2.15.1", "tensorflow-privacy==0.9.0"],
+        "vision": VISION,
+        "distributed": ["dask[distributed]>=2024.1", "ray>=2.9"],
+        "dev": [
+            "hypothesis>=6.90",
+            "mypy>=1.8",
+            "pytest>=8.0",
+            "pytest-timeout>=2.2",
+            "pytest-xdist>=3.5",
+            "ruff>=0.4",
+            *VISION,
+        ],
+    },
+    entry_points={
+        "console_scripts": [
+            "dvrenyi-audit-dpsgd = dvrenyi_plugin.binaries.audit_dpsgd:run",
+        ]
+    },
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering",
+        "Topic :: Security",
+    ],
+)
