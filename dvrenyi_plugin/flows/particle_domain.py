@@ -1,0 +1,122 @@
+"""Where particles live: a flat torus, a box with reflecting walls, or the whole space."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._validation import check_choice, check_int, check_real
+
+_KINDS = ("torus", "box", "euclidean")
+
+
+@dataclasses.dataclass(frozen=True)
+class ParticleDomain:
+    """A product domain; build it with `torus`, `box` or `euclidean`.
+
+    Attributes:
+      kind: "torus" (opposite faces glued), "box" (reflecting walls) or "euclidean" (no walls).
+      lower: lower end of each axis, length d; minus infinity for "euclidean".
+      upper: upper end of each axis, length d; infinity for "euclidean".
+    """
+
+    kind: str
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, _KINDS)
+        lower, upper = _as_tuple("lower", self.lower), _as_tuple("upper", self.upper)
+        if len(lower) != len(upper) or not lower:
+            raise ValueError(
+                "lower and upper must have the same number of axes, at least 1, got"
+                f" {len(lower)} and {len(upper)}"
+            )
+        for axis, (low, high) in enumerate(zip(lower, upper, strict=True)):
+            if self.kind == "euclidean":
+                if (low, high) != (-math.inf, math.inf):
+                    raise ValueError(
+                        "lower and upper must be infinite for a euclidean domain, got"
+                        f" [{low}, {high}] on axis {axis}"
+                    )
+            elif not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ValueError(
+                    f"lower must be finite and below upper, got [{low}, {high}] on axis {axis}"
+                )
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    @classmethod
+    def torus(
+        cls, dimension: int = 1, lower: float = -math.pi, upper: float = math.pi
+    ) -> ParticleDomain:
+        """Returns a torus whose axes all run over [lower, upper)."""
+        dimension = check_int("dimension", dimension, at_least=1)
+        return cls("torus", (lower,) * dimension, (upper,) * dimension)
+
+    @classmethod
+    def box(cls, lower: Sequence[float], upper: Sequence[float]) -> ParticleDomain:
+        """Returns the box [lower_1, upper_1] x ... x [lower_d, upper_d] with reflecting walls."""
+        return cls("box", tuple(lower), tuple(upper))
+
+    @classmethod
+    def euclidean(cls, dimension: int) -> ParticleDomain:
+        """Returns d-dimensional space."""
+        dimension = check_int("dimension", dimension, at_least=1)
+        return cls("euclidean", (-math.inf,) * dimension, (math.inf,) * dimension)
+
+    @property
+    def dimension(self) -> int:
+        """Number of axes d."""
+        return len(self.lower)
+
+    @property
+    def is_bounded(self) -> bool:
+        """True for a torus or a box."""
+        return self.kind != "euclidean"
+
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        """Length of every axis, shape (d,); infinite for a euclidean domain."""
+        return np.subtract(self.upper, self.lower)
+
+    def confine(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns `points` (..., d) wrapped round the torus or reflected at the walls of the box."""
+        if self.kind == "euclidean":
+            return points
+        lower = np.asarray(self.lower)
+        lengths = self.lengths
+        offset = points - lower
+        if self.kind == "torus":
+            offset -= lengths * np.floor(offset / lengths)
+            # Rounding can leave an offset just outside [0, length); both ends are the same point.
+            offset[(offset >= lengths) | (offset < 0.0)] = 0.0
+        else:
+            offset = np.abs(offset - 2.0 * lengths * np.round(offset / (2.0 * lengths)))
+            np.minimum(offset, lengths, out=offset)
+        return np.asarray(np.clip(lower + offset, lower, self.upper))
+
+    def contains(self, points: NDArray[np.float64]) -> bool:
+        """Returns True when every coordinate of `points` (..., d) is finite and inside."""
+        return bool(
+            np.all(np.isfinite(points))
+            and np.all(points >= np.asarray(self.lower))
+            and np.all(points <= np.asarray(self.upper))
+        )
+
+
+def _as_tuple(name: str, values: Any) -> tuple[float, ...]:
+    try:
+        return tuple(
+            float(value) if math.isinf(value) else check_real(name, value) for value in values
+        )
+    except TypeError:
+        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}") from None
+
+
+__all__ = ["ParticleDomain"]
