@@ -1,0 +1,101 @@
+"""What every DP-SGD engine shares: the door, the numbering of models, the claim, the observation."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from dvrenyi_plugin._validation import check_int
+from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
+from dvrenyi_plugin.mechanisms.dp_sgd_config import (
+    DpSgdConfig,
+    ModelStreams,
+    check_training_dataset,
+    model_seed,
+)
+
+
+class DpSgdMechanism(abc.ABC):
+    """Trains models with DP-SGD and observes the canary under each.
+
+    An engine fills in `_train`; everything else is the same for all of them.
+    """
+
+    def __init__(self, config: DpSgdConfig) -> None:
+        self.config = config
+        self._calls = 0
+
+    @property
+    def claimed_privacy(self) -> list[PrivacyProperty]:
+        """See `DpSgdConfig.claimed_privacy`."""
+        return self.config.claimed_privacy
+
+    def __call__(self, dataset: Any, num_samples: int) -> NDArray[np.float64]:
+        """Returns the observations of `num_samples` newly trained models, shape (num_samples, k).
+
+        Args:
+          dataset: (features, labels) of shapes (n, ...) and (n,).
+          num_samples: >= 1. The c-th call of one object (from 0) trains models 0, 1, ... of world c: calls
+            never share randomness, and a new object with the same config repeats them.
+        """
+        num_samples = check_num_samples(num_samples)
+        observations = self.train_models(dataset, self._calls, range(num_samples))
+        self._calls += 1
+        return observations
+
+    def train_models(self, dataset: Any, world: int, indices: Sequence[int]) -> NDArray[np.float64]:
+        """Returns the observations of the models with these numbers, shape (len(indices), k), float64.
+
+        Args:
+          dataset: (features, labels) of shapes (n, ...) and (n,).
+          world: which of the neighbouring datasets this is, >= 0; worlds never share randomness.
+          indices: numbers of the models, each >= 0. Model i of a world depends on (seed, world, i) and the
+            dataset alone, not on the other indices, the process, or what was trained before.
+
+        Raises:
+          ValueError: a dataset or index that cannot be used, or a model whose training diverged.
+        """
+        world = check_int("world", world, at_least=0)
+        numbers = [check_int("indices", index, at_least=0) for index in indices]
+        features, labels = check_training_dataset(
+            dataset, self.config.input_shape, self.config.num_classes
+        )
+        if not numbers:
+            return np.empty((0, self.config.observation_width))
+        streams = [
+            ModelStreams.of(model_seed(self.config.seed, world, number)) for number in numbers
+        ]
+        observations = observe(self.config, self._train(features, labels, streams))
+        diverged = np.flatnonzero(~np.isfinite(observations).all(axis=1))
+        if diverged.size:
+            raise ValueError(
+                f"learning_rate {self.config.learning_rate:g} made training diverge: {diverged.size} of"
+                f" {len(numbers)} models are not finite, the first has index {numbers[diverged[0]]}"
+            )
+        return observations
+
+    @abc.abstractmethod
+    def _train(
+        self,
+        features: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        streams: Sequence[ModelStreams],
+    ) -> NDArray[Any]:
+        """Returns the canary's logits under one trained model for each of `streams`, shape (m, classes)."""
+
+
+def observe(config: DpSgdConfig, logits: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns what the config observes of the canary's logits: (m, 1) losses or (m, num_classes) logits.
+
+    The loss is taken in float64: in float32 a well-fitted canary's loss has few distinct values.
+    """
+    values = np.asarray(logits, dtype=np.float64)
+    if config.observe == "logits":
+        return values
+    losses: NDArray[np.float64] = logsumexp(values, axis=1) - values[:, config.canary[1]]
+    return losses[:, np.newaxis]
