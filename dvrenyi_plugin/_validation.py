@@ -97,6 +97,13 @@ def check_delta(value: Any, name: str = "delta") -> float:
     return check_real(name, value, at_least=0.0, at_most=1.0)
 
 
+def check_lower_bound(value: Any, name: str = "lower_bound") -> float:
+    """Returns a bound to compare with a claim: any number but NaN, which compares as "not refuted"."""
+    if value == math.inf:
+        return math.inf
+    return check_real(name, value)
+
+
 def check_seed(value: Any, name: str = "seed") -> int:
     """Returns a seed: an integer, 0 or more."""
     return check_int(name, value, at_least=0)

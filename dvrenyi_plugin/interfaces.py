@@ -270,6 +270,15 @@ def renyi_threshold(claim: Claim, alpha: float) -> float:
             )
 
 
+def claim_level(claim: Claim) -> float:
+    """Returns the claim's own number: epsilon of Rényi, pure and (epsilon, delta)-DP, mu or rho."""
+    match claim:
+        case RenyiDp(epsilon=level) | PureDp(epsilon=level) | ApproximateDp(epsilon=level):
+            return float(level)
+        case GaussianDp(mu=level) | ZeroConcentratedDp(rho=level):
+            return float(level)
+
+
 def as_privacy_property(claim: Claim) -> PrivacyProperty:
     """Returns the claim inside our PrivacyProperty."""
     match claim:
@@ -305,6 +314,7 @@ __all__ = [
     "ZeroConcentratedDp",
     "as_privacy_property",
     "check_num_samples",
+    "claim_level",
     "read_claim",
     "read_training_config",
     "renyi_threshold",

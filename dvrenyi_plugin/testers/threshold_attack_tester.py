@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from dvrenyi_plugin._validation import (
     check_failure_probability,
+    check_lower_bound,
     check_order,
     check_real,
     check_sample_pair,
@@ -29,10 +30,16 @@ from dvrenyi_plugin.interfaces import (
     PureDp,
     RenyiDp,
     ZeroConcentratedDp,
+    claim_level,
     read_claim,
 )
 from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.threshold_rules import count_at_every_threshold, fit_linear_score
+from dvrenyi_plugin.testers.threshold_rules import (
+    LinearScore,
+    count_at_every_threshold,
+    fit_linear_score,
+    split_samples,
+)
 
 DEFAULT_ORDERS = (1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
 
@@ -52,7 +59,7 @@ class ThresholdAttackTesterConfig:
 
     privacy_property: Any
     seed: int = 0
-    fit_fraction: float = 0.3
+    fit_fraction: float = 0.2
     orders: tuple[float, ...] = DEFAULT_ORDERS
     delta: float = 1e-5
 
@@ -73,7 +80,7 @@ class _Rule:
 
     sign: int
     threshold: float
-    score: Any
+    score: LinearScore | None
 
 
 class ThresholdAttackTester:
@@ -119,7 +126,7 @@ class ThresholdAttackTester:
 
     def reject_property(self, lower_bound: float) -> bool:
         """Returns True when `lower_bound` is more than the claim allows."""
-        return bool(lower_bound > self._claim_limit())
+        return check_lower_bound(lower_bound) > claim_level(self._claim)
 
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
@@ -134,8 +141,8 @@ class ThresholdAttackTester:
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
         streams = np.random.SeedSequence(self._config.seed).spawn(2)
-        fit1, certify1 = self._split(first, streams[0])
-        fit2, certify2 = self._split(second, streams[1])
+        fit1, certify1 = split_samples(first, self._config.fit_fraction, streams[0])
+        fit2, certify2 = split_samples(second, self._config.fit_fraction, streams[1])
         rule, num_candidates = self._choose_rule(fit1, fit2, beta)
         bounds = EventBounds(
             true_positives=_times_flagged(rule, certify1),
@@ -146,7 +153,7 @@ class ThresholdAttackTester:
         )
         corner = (bounds.true_positive_rate_lower, bounds.false_positive_rate_upper)
         lower_bound = float(self._quantity(*corner))
-        limit = self._claim_limit()
+        limit = claim_level(self._claim)
         both = isinstance(self._claim, (PureDp, ApproximateDp))
         return BoundResult(
             lower_bound=lower_bound,
@@ -197,19 +204,11 @@ class ThresholdAttackTester:
             details["hockey_stick_lower_bound"] = bounds.hockey_stick_lower_bound(claim.epsilon)
         return MappingProxyType(details)
 
-    def _split(
-        self, samples: NDArray[np.float64], stream: np.random.SeedSequence
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        count = len(samples)
-        num_fit = min(count - 1, max(1, round(self._config.fit_fraction * count)))
-        order = np.random.default_rng(stream).permutation(count)
-        return samples[order[:num_fit]], samples[order[num_fit:]]
-
     def _choose_rule(
         self, fit1: NDArray[np.float64], fit2: NDArray[np.float64], beta: float
     ) -> tuple[_Rule, int]:
         if fit1.shape[1] == 1:
-            score = None
+            score: LinearScore | None = None
             signs: tuple[int, ...] = (1, -1)
             scores1, scores2 = fit1[:, 0], fit2[:, 0]
         else:
@@ -268,13 +267,6 @@ class ThresholdAttackTester:
                 return float(self._config.orders[int(curve.argmax())])
             case _:
                 return None
-
-    def _claim_limit(self) -> float:
-        match self._claim:
-            case RenyiDp(epsilon=limit) | PureDp(epsilon=limit) | ApproximateDp(epsilon=limit):
-                return float(limit)
-            case GaussianDp(mu=limit) | ZeroConcentratedDp(rho=limit):
-                return float(limit)
 
 
 def _times_flagged(rule: _Rule, samples: NDArray[np.float64]) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+
+ScoreFunction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 # One record must not decide the direction: standardised features are cut here.
 _LARGEST_FEATURE = 8.0
@@ -40,6 +43,22 @@ def count_at_every_threshold(
     below1 = np.searchsorted(np.sort(scores1), thresholds, side="left")
     below2 = np.searchsorted(np.sort(scores2), thresholds, side="left")
     return ThresholdCounts(thresholds, scores1.size - below1, scores2.size - below2)
+
+
+def split_samples(
+    samples: NDArray[np.float64], fit_fraction: float, stream: np.random.SeedSequence
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns a random part for fitting and the rest for certifying, at least one sample each.
+
+    Args:
+      samples: shape (n, d), n >= 2, rows independent.
+      fit_fraction: part used for fitting, in (0, 1).
+      stream: of this split alone; another sample needs another stream.
+    """
+    count = len(samples)
+    num_fit = min(count - 1, max(1, round(fit_fraction * count)))
+    order = np.random.default_rng(stream).permutation(count)
+    return samples[order[:num_fit]], samples[order[num_fit:]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,167 @@
+"""Bounds from a known log-likelihood ratio: the paper's theorems 3.1, B.2 and B.3 as a tester."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_failure_probability,
+    check_lower_bound,
+    check_order,
+    check_real,
+    check_sample_pair,
+    check_seed,
+)
+from dvrenyi_plugin.bounds.theorems import (
+    bounded_loss_lower_bound,
+    bounded_loss_upper_bound,
+    empirical_renyi_divergence,
+    markov_lower_bound,
+)
+from dvrenyi_plugin.interfaces import RenyiDp, read_claim, renyi_threshold
+from dvrenyi_plugin.testers.bound_result import BoundResult
+
+LogRatio = Callable[[NDArray[np.float64]], ArrayLike]
+
+_DEFAULT_ORDER = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class LikelihoodRatioTesterConfig:
+    """Settings of `LikelihoodRatioTester`.
+
+    Attributes:
+      privacy_property: the claim, ours or DP-Auditorium's: Rényi, pure, Gaussian or zero-concentrated DP. Not
+        (epsilon, delta)-DP, which no Rényi bound refutes.
+      log_ratio: log density of law 1 over law 2; takes samples of shape (n, d), float64, and returns shape (n,) in
+        nats, -inf where law 1 has no mass. The bounds hold only if it is the true one.
+      certificate: "markov" (theorem 3.1, no further assumption) or "bounded" (theorem B.3, needs
+        `largest_log_ratio`).
+      largest_log_ratio: the log ratio's supremum, or more, in nats, >= 0; from the mechanism, never from samples.
+      alpha: order, > 1; None for a Rényi claim's own order, 2 for the other claims.
+      seed: recorded in results; nothing here is random.
+    """
+
+    privacy_property: Any
+    log_ratio: LogRatio
+    certificate: str = "markov"
+    largest_log_ratio: float | None = None
+    alpha: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        claim = read_claim(self.privacy_property)
+        if not callable(self.log_ratio):
+            raise ValueError(f"log_ratio must be callable, got {self.log_ratio!r}")
+        check_choice("certificate", self.certificate, ("markov", "bounded"))
+        if self.largest_log_ratio is not None:
+            check_real("largest_log_ratio", self.largest_log_ratio, at_least=0.0)
+        elif self.certificate == "bounded":
+            raise ValueError(
+                "largest_log_ratio must be given for the bounded certificate, got None"
+            )
+        if self.alpha is not None:
+            check_order(self.alpha)
+        order = claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ORDER
+        renyi_threshold(claim, order if self.alpha is None else self.alpha)
+        check_seed(self.seed)
+
+
+class LikelihoodRatioTester:
+    """A tester with DP-Auditorium's interface for a mechanism whose log-likelihood ratio is known.
+
+    D_alpha(law 1 || law 2) is the mean of e^{alpha log_ratio} under law 2, so only samples2 certify; samples1 are
+    checked and left unused. White-box by nature: use it to check a mechanism against its own density, or the other
+    testers against an oracle.
+
+    Source: Kim, Varshney and Alabi (2026), theorems 3.1, B.2 and B.3.
+    """
+
+    def __init__(self, config: LikelihoodRatioTesterConfig) -> None:
+        self._config = config
+        claim = read_claim(config.privacy_property)
+        if config.alpha is not None:
+            self._alpha = float(config.alpha)
+        else:
+            self._alpha = claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ORDER
+        self._threshold = renyi_threshold(claim, self._alpha)
+
+    @property
+    def privacy_property(self) -> Any:
+        """The property under test, as it was given."""
+        return self._config.privacy_property
+
+    def estimate_lower_bound(
+        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
+    ) -> float:
+        """Returns a one-sided lower confidence bound on D_alpha(law 1 || law 2), 0.0 when nothing is certified.
+
+        Args:
+          samples1: shape (n1,) or (n1, d), n1 >= 2, the numerator law.
+          samples2: shape (n2,) or (n2, d), n2 >= 2, the law that the mean is taken under.
+          failure_probability: one-sided, in (0, 1).
+        """
+        return self.audit(samples1, samples2, failure_probability).lower_bound
+
+    def reject_property(self, lower_bound: float) -> bool:
+        """Returns True when `lower_bound` is more than the claim allows."""
+        return check_lower_bound(lower_bound) > self._threshold
+
+    def audit(
+        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
+    ) -> BoundResult:
+        """Returns the bound; `details` holds "upper_bound" (theorem B.2) when `largest_log_ratio` is known.
+
+        The upper bound is one-sided at the same failure probability, by itself: lower and upper bound hold together
+        with twice of it.
+        """
+        beta = check_failure_probability(failure_probability)
+        _, second = check_sample_pair(samples1, samples2)
+        log_ratios = self._log_ratios(second)
+        largest = self._config.largest_log_ratio
+        details: dict[str, Any] = {
+            "certificate": self._config.certificate,
+            "largest_log_ratio": largest,
+            "largest_log_ratio_seen": float(log_ratios.max()),
+        }
+        if largest is not None:
+            details["upper_bound"] = bounded_loss_upper_bound(
+                self._alpha, log_ratios, largest, beta
+            )
+        if self._config.certificate == "bounded" and largest is not None:
+            lower_bound = bounded_loss_lower_bound(self._alpha, log_ratios, largest, beta)
+            method = "known log ratio, bounded loss (theorem B.3)"
+        else:
+            lower_bound = markov_lower_bound(self._alpha, log_ratios, beta)
+            method = "known log ratio, Markov (theorem 3.1)"
+        return BoundResult(
+            lower_bound=lower_bound,
+            point_estimate=empirical_renyi_divergence(self._alpha, log_ratios),
+            threshold=self._threshold,
+            refuted=lower_bound > self._threshold,
+            failure_probability=beta,
+            method=method,
+            alpha=self._alpha,
+            num_fit=(0, 0),
+            num_certify=(0, len(second)),
+            seed=self._config.seed,
+            critic_range=None if largest is None else (-math.inf, float(largest)),
+            details=MappingProxyType(details),
+        )
+
+    def _log_ratios(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = np.asarray(self._config.log_ratio(samples), dtype=np.float64)
+        if values.shape != (len(samples),):
+            raise ValueError(
+                f"log_ratio must return shape ({len(samples)},) for samples of shape {samples.shape}, got"
+                f" {values.shape}"
+            )
+        return values
