@@ -1,0 +1,172 @@
+"""Canaries: the one record in which the neighbouring datasets differ.
+
+Any record is a legal canary. A good one has a gradient that stays longer than the clipping norm, so that it
+moves the weights by as much as the claim is about, and a loss that is nearly linear in the weights over the
+range of the noise, so that the observation keeps what the weights carry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from dvrenyi_plugin._validation import check_choice, check_int, check_seed
+from dvrenyi_plugin.audits.datasets import AuditSplit
+
+CANARY_NAMES = ("blank", "clipbkd", "mislabelled", "random")
+
+
+@dataclasses.dataclass(frozen=True)
+class Canary:
+    """A canary, and how the initial model sees it.
+
+    Attributes:
+      name: how it was made.
+      features: shape of one record, float32, read-only.
+      label: its class.
+      initial_loss: cross-entropy under the initial model, in nats.
+      initial_gradient_norm: L2 norm of its loss's gradient in all weights of the initial model. Where this is
+        below the clipping norm, the canary moves the weights by less than the claim allows for.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    label: int
+    initial_loss: float
+    initial_gradient_norm: float
+
+    def __post_init__(self) -> None:
+        self.features.flags.writeable = False
+
+
+def make_canary(
+    name: str, network: nn.Module, split: AuditSplit, *, label: int | None = None, seed: int = 0
+) -> Canary:
+    """Returns a canary by name.
+
+    Args:
+      name: "blank": all zeros (Nasr et al. 2023). "clipbkd": the audited records' last principal component
+        scaled to their mean norm (Jagielski, Ullman and Oprea 2020). "mislabelled": the record of the
+        part that is not audited which surprises the initial model most under the canary's label. "random":
+        the one of 256 images of uniform noise whose gradient is the least aligned with the sum of the
+        audited records' gradients, so that their pull disturbs it least.
+      network: the model with its initial weights.
+      split: what is audited and what is not.
+      label: class of the canary; None for the class that the initial model finds least likely.
+      seed: of the random images.
+
+    Raises:
+      ValueError: unknown name or a label that is no class.
+      ImportError: clipbkd without scikit-learn; the message names the extra.
+    """
+    check_choice("canary", name, CANARY_NAMES)
+    if label is not None:
+        check_int("canary_label", label, at_least=0, at_most=split.audited.num_classes - 1)
+    candidates = _CANDIDATES[name](split, np.random.default_rng(check_seed(seed)))
+    labels = (
+        _least_likely(network, candidates) if label is None else np.full(len(candidates), label)
+    )
+    chosen = _choose(name, network, split, candidates, labels)
+    loss, gradient = _loss_and_gradient(network, candidates[chosen], int(labels[chosen]))
+    return Canary(
+        name, candidates[chosen].copy(), int(labels[chosen]), loss, float(gradient.norm())
+    )
+
+
+def least_likely_label(network: nn.Module, features: NDArray[np.float32]) -> int:
+    """Returns the class to which the network gives the least probability for one record."""
+    return int(_least_likely(network, features[np.newaxis])[0])
+
+
+def _least_likely(network: nn.Module, batch: NDArray[np.float32]) -> NDArray[np.int64]:
+    with torch.no_grad():
+        logits = network(torch.tensor(batch)).numpy()
+    labels: NDArray[np.int64] = np.argmin(logits, axis=1).astype(np.int64)
+    return labels
+
+
+def _blank(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
+    return np.zeros((1, *split.audited.record_shape), dtype=np.float32)
+
+
+def _last_principal_component(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
+    try:
+        from sklearn.decomposition import PCA
+    except ImportError as error:
+        raise ImportError(
+            f"canary clipbkd needs scikit-learn: pip install dvrenyi_plugin[vision] ({error})"
+        ) from error
+    flat = split.audited.features.reshape(len(split.audited), -1).astype(np.float64)
+    if len(flat) < 2:
+        raise ValueError(f"num_records must be an integer >= 2 for clipbkd, got {len(flat)}")
+    component = PCA(svd_solver="full").fit(flat).components_[-1]
+    scaled = component * (np.linalg.norm(flat, axis=1).mean() / np.linalg.norm(component))
+    result: NDArray[np.float32] = scaled.astype(np.float32)
+    return result.reshape(1, *split.audited.record_shape)
+
+
+def _outside_records(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
+    return split.pretraining.features
+
+
+def _noise_images(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
+    return rng.random((256, *split.audited.record_shape), dtype=np.float32)
+
+
+_CANDIDATES: dict[str, Callable[[AuditSplit, np.random.Generator], NDArray[np.float32]]] = {
+    "blank": _blank,
+    "clipbkd": _last_principal_component,
+    "mislabelled": _outside_records,
+    "random": _noise_images,
+}
+
+
+def _choose(
+    name: str,
+    network: nn.Module,
+    split: AuditSplit,
+    candidates: NDArray[np.float32],
+    labels: NDArray[np.int64],
+) -> int:
+    if len(candidates) == 1:
+        return 0
+    if name == "mislabelled":
+        with torch.no_grad():
+            losses = nn.functional.cross_entropy(
+                network(torch.tensor(candidates)), torch.tensor(labels), reduction="none"
+            )
+        # A record that happens to have the canary's label is not mislabelled.
+        losses[torch.tensor(split.pretraining.labels == labels)] = -1.0
+        return int(losses.argmax())
+    features, true_labels = split.audited.records
+    pull = sum(
+        _clipped(_loss_and_gradient(network, record, int(label))[1])
+        for record, label in zip(features, true_labels, strict=True)
+    )
+    alignments = []
+    for record, label in zip(candidates, labels, strict=True):
+        gradient = _loss_and_gradient(network, record, int(label))[1]
+        alignments.append(abs(float(gradient @ pull / gradient.norm().clamp(min=1e-12))))
+    return int(np.argmin(alignments))
+
+
+def _clipped(gradient: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = gradient / gradient.norm().clamp(min=1.0)
+    return result
+
+
+def _loss_and_gradient(
+    network: nn.Module, record: NDArray[np.float32], label: int
+) -> tuple[float, torch.Tensor]:
+    """Returns one record's loss and the gradient in all weights, shape (number of weights,)."""
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    loss = nn.functional.cross_entropy(
+        network(torch.tensor(record[np.newaxis])), torch.tensor([label])
+    )
+    gradients = torch.autograd.grad(loss, weights)
+    return float(loss.detach()), torch.cat([gradient.flatten() for gradient in gradients])

@@ -1,0 +1,119 @@
+"""Where every audited run starts: weights fixed before private training.
+
+DP-SGD's guarantee holds for any initial weights that do not depend on the audited records, so the auditor
+may choose them to make the canary as visible as possible. Pretraining without privacy on records that are
+not audited does that: the model is sure of itself, the other records' gradients are small, and the canary's
+gradient stays longer than the clipping norm.
+
+Source: Annamalai and De Cristofaro (2024), "Nearly Tight Black-Box Auditing of Differentially Private Machine
+Learning", section 4 (worst-case initial parameters); Kim, Varshney and Alabi (2026), "Optimal Guarantees for
+Auditing Rényi Differentially Private Machine Learning", section 4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from dvrenyi_plugin._validation import check_int, check_real, check_seed
+from dvrenyi_plugin.audits.datasets import LabelledDataset
+from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model, load_weights, weights_of
+
+Weights = dict[str, NDArray[np.float32]]
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingConfig:
+    """Training without privacy on the records that are not audited: SGD on the mean cross-entropy.
+
+    Attributes:
+      epochs: passes over the records, >= 0.
+      batch_size: records a step, >= 1.
+      learning_rate: > 0.
+      seed: of the first weights and of the order of records.
+    """
+
+    epochs: int = 5
+    batch_size: int = 32
+    learning_rate: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("epochs", self.epochs, at_least=0)
+        check_int("batch_size", self.batch_size, at_least=1)
+        check_real("learning_rate", self.learning_rate, above=0.0)
+        check_seed(self.seed)
+
+
+def pretrain_weights(model: str, dataset: LabelledDataset, config: PretrainingConfig) -> Weights:
+    """Returns the weights of a named model trained without privacy, name -> array. Deterministic.
+
+    Args:
+      model: a name known to `build_model`.
+      dataset: the records that are not audited.
+      config: of the training.
+    """
+    weights_seed, order_seed = np.random.SeedSequence(config.seed).spawn(2)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(weights_seed.generate_state(1)[0]))
+        network = build_model(model, dataset.record_shape, dataset.num_classes)
+    rng = np.random.default_rng(order_seed)
+    features, labels = torch.tensor(dataset.features), torch.tensor(dataset.labels)
+    optimizer = torch.optim.SGD(network.parameters(), lr=config.learning_rate)
+    for _ in range(config.epochs):
+        order = torch.from_numpy(rng.permutation(len(dataset)))
+        for start in range(0, len(dataset), config.batch_size):
+            batch = order[start : start + config.batch_size]
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(network(features[batch]), labels[batch])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return weights_of(network)
+
+
+def read_weights_file(path: str | os.PathLike[str]) -> Weights:
+    """Returns the weights in a file written by `torch.save(model.state_dict(), path)`.
+
+    Only tensors are unpickled (`weights_only`): the file cannot run code.
+
+    Raises:
+      ValueError: not such a file.
+      OSError: the file cannot be read.
+    """
+    name = os.fspath(path)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{name} is not a file of plain weights: {reason}") from None
+    if not isinstance(content, dict) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
+    ):
+        raise ValueError(
+            f"{name} must map parameter names to tensors, got {type(content).__name__}"
+        )
+    return {key: value.detach().float().numpy() for key, value in content.items()}
+
+
+def model_with_weights(model: str, dataset: LabelledDataset, weights: Weights) -> nn.Sequential:
+    """Returns a named model with the given weights, to look at before training.
+
+    Raises:
+      ValueError: the weights do not fit the model.
+    """
+    network = build_model(model, dataset.record_shape, dataset.num_classes)
+    load_weights(network, weights)
+    return network
+
+
+def accuracy(network: nn.Module, dataset: LabelledDataset) -> float:
+    """Returns the fraction of records the network classifies right."""
+    with torch.no_grad():
+        predicted = network(torch.tensor(dataset.features)).argmax(dim=1).numpy()
+    return float(np.mean(predicted == dataset.labels))

@@ -1,0 +1,140 @@
+"""Pictures of an audit. Colours are of the Okabe-Ito palette, told apart by most colour-blind readers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin.audits.report import AuditReport
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Critic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+_BLUE, _ORANGE, _GREEN, _BLACK = "#0072B2", "#D55E00", "#009E73", "#222222"
+_DOTS_PER_INCH = 150
+
+
+def plot_losses(
+    without: NDArray[np.float64],
+    with_canary: NDArray[np.float64],
+    critic: Critic | None,
+    *,
+    critic_name: str = "fitted critic",
+) -> Figure:
+    """Returns the histograms of both worlds' canary losses, and under them the critic.
+
+    Args:
+      without: canary losses of models trained without the canary, shape (n,), in nats.
+      with_canary: those of models trained with it, shape (m,).
+      critic: maps losses of shape (k,) to values of shape (k,); None leaves the lower panel out.
+      critic_name: for the legend of the lower panel.
+    """
+    panels = 1 if critic is None else 2
+    figure, axes = _figure(panels, height=3.2 + 1.6 * (panels - 1))
+    histogram = axes[0]
+    both = np.concatenate([without, with_canary])
+    edges = np.histogram_bin_edges(both, bins=_num_bins(both.size))
+    for losses, colour, hatch, name in (
+        (without, _BLUE, "", "without the canary"),
+        (with_canary, _ORANGE, "///", "with the canary"),
+    ):
+        histogram.hist(losses, bins=edges, histtype="stepfilled", color=colour, alpha=0.25)
+        histogram.hist(
+            losses,
+            bins=edges,
+            histtype="step",
+            color=colour,
+            hatch=hatch,
+            linewidth=1.6,
+            label=f"{name} ({losses.size} models)",
+        )
+        histogram.axvline(losses.mean(), color=colour, linestyle="--", linewidth=1.2)
+    histogram.set_ylabel("models")
+    histogram.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.22), ncols=2)
+    if critic is not None:
+        grid = np.linspace(edges[0], edges[-1], 400)
+        axes[1].plot(grid, critic(grid), color=_GREEN, linewidth=2.0, label=critic_name)
+        axes[1].axhline(0.0, color=_BLACK, linewidth=0.8, linestyle=":")
+        axes[1].set_ylabel("critic / nat")
+        axes[1].legend(frameon=False)
+    axes[-1].set_xlabel("loss of the canary under the trained model / nat (dashed: means)")
+    return figure
+
+
+def plot_bound(report: AuditReport) -> Figure:
+    """Returns claim, point estimate and certified lower bound on one axis of epsilon."""
+    figure, (axis,) = _figure(1, height=2.5)
+    claim, bound, estimate = report.claim.epsilon, report.lower_bound, report.point_estimate
+    largest = max(value for value in (claim, bound, estimate, 1e-12) if math.isfinite(value))
+    axis.set_xlim(0.0, 1.15 * largest)
+    rows = {
+        "claimed epsilon": 2.0,
+        "point estimate\n(no confidence statement)": 1.0,
+        f"certified lower bound\n(failure probability {report.failure_probability:g})": 0.0,
+    }
+    axis.set_yticks(list(rows.values()), list(rows))
+    axis.set_ylim(-0.6, 2.6)
+    axis.axvline(claim, color=_BLACK, linestyle="--", linewidth=1.2)
+    axis.plot(claim, 2.0, marker="D", color=_BLACK, markersize=8)
+    _annotate(axis, claim, 2.0, claim)
+    if math.isfinite(estimate):
+        axis.plot(estimate, 1.0, marker="o", color=_BLUE, markersize=9, markerfacecolor="white")
+        _annotate(axis, estimate, 1.0, estimate)
+    # An arrow to the right: the divergence is certified to be here or larger.
+    axis.annotate(
+        "",
+        xy=(1.15 * largest, 0.0),
+        xytext=(bound, 0.0),
+        arrowprops={"arrowstyle": "->", "color": _ORANGE, "linewidth": 2.0},
+    )
+    axis.plot(bound, 0.0, marker="|", color=_ORANGE, markersize=18, markeredgewidth=3.0)
+    _annotate(axis, bound, 0.0, bound)
+    order = "" if report.claim.alpha is None else f" of order {report.claim.alpha:g}"
+    axis.set_xlabel(f"Rényi divergence{order} between the two worlds / nat")
+    axis.set_title("claim refuted" if report.refuted else "claim not refuted", fontsize=11)
+    return figure
+
+
+def save_figure(figure: Figure, path: str) -> None:
+    """Writes a figure as PNG and frees it."""
+    from matplotlib import pyplot
+
+    figure.savefig(path, dpi=_DOTS_PER_INCH)
+    pyplot.close(figure)
+
+
+def _figure(panels: int, height: float) -> tuple[Figure, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    ratios = [2.0, *[1.0] * (panels - 1)]
+    figure, axes = pyplot.subplots(
+        panels,
+        1,
+        figsize=(7.0, height),
+        sharex=True,
+        squeeze=False,
+        height_ratios=ratios,
+        layout="constrained",
+    )
+    for axis in axes[:, 0]:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes[:, 0])
+
+
+def _num_bins(count: int) -> int:
+    return int(np.clip(round(3.0 * count ** (1.0 / 3.0)), 10, 60))
+
+
+def _annotate(axis: Any, x: float, y: float, value: float) -> None:
+    axis.annotate(
+        f"{value:.3g}", (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=10
+    )

@@ -1,0 +1,357 @@
+"""What an audit found, with everything that decided it, as a dataclass, JSON, markdown and a short summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import math
+import platform
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin import __version__
+from dvrenyi_plugin.testers.bound_result import BoundResult
+
+_PACKAGES = ("numpy", "scipy", "torch", "opacus", "dp-accounting", "joblib")
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditClaim:
+    """The claim under test.
+
+    Attributes:
+      alpha: Rényi order at which it is tested; None for testers of another divergence.
+      epsilon: most that the claim allows, on the scale of the bound.
+      mu: Gaussian DP parameter that the claim was given as; None if it was not.
+    """
+
+    alpha: float | None
+    epsilon: float
+    mu: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservationSummary:
+    """Moments of one world's canary losses.
+
+    Attributes:
+      count: number of models.
+      mean: in nats.
+      standard_deviation: with n - 1 in the denominator, in nats.
+      minimum: in nats.
+      maximum: in nats.
+    """
+
+    count: int
+    mean: float
+    standard_deviation: float
+    minimum: float
+    maximum: float
+
+    @classmethod
+    def of(cls, losses: NDArray[np.float64]) -> ObservationSummary:
+        """Returns the moments of losses of shape (n,), n >= 2."""
+        return cls(
+            count=int(losses.size),
+            mean=float(losses.mean()),
+            standard_deviation=float(losses.std(ddof=1)),
+            minimum=float(losses.min()),
+            maximum=float(losses.max()),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Separation:
+    """How far apart the two worlds' canary losses lie. An estimate: no confidence statement.
+
+    Attributes:
+      d_prime: |difference of means| / pooled standard deviation. Under mu-GDP it cannot exceed mu
+        (but for sampling error) when the losses are Gaussian with one variance.
+      standard_error: of d_prime, from the normal approximation.
+    """
+
+    d_prime: float
+    standard_error: float
+
+    @classmethod
+    def of(cls, without: NDArray[np.float64], with_canary: NDArray[np.float64]) -> Separation:
+        """Returns the separation of two samples of shape (n,) and (m,); NaN if neither varies."""
+        first, second = without.size, with_canary.size
+        pooled = math.sqrt(
+            ((first - 1) * without.var(ddof=1) + (second - 1) * with_canary.var(ddof=1))
+            / (first + second - 2)
+        )
+        if pooled == 0.0:
+            return cls(math.nan, math.nan)
+        d_prime = abs(float(without.mean() - with_canary.mean())) / pooled
+        variance = (first + second) / (first * second) + d_prime**2 / (2 * (first + second))
+        return cls(d_prime, math.sqrt(variance))
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectionReport:
+    """One ordering of the two worlds, tested at its share of the failure probability.
+
+    Attributes:
+      direction: which world's law is the numerator.
+      bound: what the tester returned.
+    """
+
+    direction: str
+    bound: BoundResult
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditReport:
+    """An audit's result.
+
+    `point_estimate` and `lower_bound` are different kinds of number. The first is what a critic read off
+    finite samples and may lie on either side of the true divergence. The second exceeds the larger of the
+    two directions' true divergences with probability at most `failure_probability`.
+
+    Attributes:
+      claim: what was tested.
+      directions: both orderings of the worlds.
+      failure_probability: total spent, over both directions.
+      num_models: trained models a world.
+      seed: root of every random stream.
+      losses_without: canary losses of models trained on D.
+      losses_with_canary: canary losses of models trained on D + canary.
+      separation: distance of the two samples of losses.
+      settings: everything else that decided the result, names to plain values.
+      versions: of the package, Python and the libraries used.
+      training_seconds: wall time of training all models.
+      wall_seconds: wall time of the whole audit.
+    """
+
+    claim: AuditClaim
+    directions: tuple[DirectionReport, ...]
+    failure_probability: float
+    num_models: int
+    seed: int
+    losses_without: ObservationSummary
+    losses_with_canary: ObservationSummary
+    separation: Separation
+    training_seconds: float
+    wall_seconds: float
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: library_versions())
+
+    @property
+    def refuted(self) -> bool:
+        """True when a direction's lower bound exceeds the claim."""
+        return any(entry.bound.refuted for entry in self.directions)
+
+    @property
+    def lower_bound(self) -> float:
+        """Certified lower bound on the larger of the two directions' divergences."""
+        return max(entry.bound.lower_bound for entry in self.directions)
+
+    @property
+    def point_estimate(self) -> float:
+        """Larger of the two directions' point estimates; NaN when the tester makes none."""
+        estimates = [entry.bound.point_estimate for entry in self.directions]
+        finite = [estimate for estimate in estimates if not math.isnan(estimate)]
+        return max(finite) if finite else math.nan
+
+    def to_json(self) -> str:
+        """Returns the report as strict JSON: NaN and infinity become null."""
+        content = {
+            "claim": self.claim,
+            "point_estimate": self.point_estimate,
+            "lower_bound": self.lower_bound,
+            "failure_probability": self.failure_probability,
+            "refuted": self.refuted,
+            "num_models": self.num_models,
+            "seed": self.seed,
+            "d_prime": self.separation.d_prime,
+            "d_prime_standard_error": self.separation.standard_error,
+            "directions": [
+                {"direction": entry.direction, **plain_fields(entry.bound)}
+                for entry in self.directions
+            ],
+            "losses": {
+                "without_canary": self.losses_without,
+                "with_canary": self.losses_with_canary,
+            },
+            "settings": self.settings,
+            "versions": self.versions,
+            "training_seconds": self.training_seconds,
+            "wall_seconds": self.wall_seconds,
+        }
+        return json.dumps(jsonable(content), indent=2, allow_nan=False) + "\n"
+
+    def summary(self) -> str:
+        """Returns a few lines for the terminal."""
+        confidence = f"failure probability {self.failure_probability:g}"
+        lines = [
+            ("claim", _describe_claim(self.claim)),
+            ("point estimate", f"{_number(self.point_estimate)}  (no confidence statement)"),
+            ("certified lower bound", f"{_number(self.lower_bound)}  ({confidence})"),
+            ("verdict", self.verdict()),
+            (
+                "separation",
+                f"d-prime {_number(self.separation.d_prime)}"
+                f" +- {_number(self.separation.standard_error)} over {self.num_models} models a world",
+            ),
+        ]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+    def verdict(self) -> str:
+        """Returns the outcome in words; an audit never confirms a claim."""
+        if self.refuted:
+            return "REFUTED: the certified lower bound exceeds the claimed epsilon"
+        return "not refuted: no violation was certified, which is not a proof of the claim"
+
+    def to_markdown(self, plots: Mapping[str, str] | None = None) -> str:
+        """Returns the report as markdown.
+
+        Args:
+          plots: captions to file names, relative to the report.
+        """
+        settings = [(name, _cell(value)) for name, value in self.settings.items()]
+        sections = [
+            "# Privacy audit of DP-SGD",
+            f"**{self.verdict()}.**",
+            _table(
+                ("quantity", "value"),
+                [
+                    ("claimed epsilon", _describe_claim(self.claim)),
+                    ("point estimate (no confidence statement)", _number(self.point_estimate)),
+                    (
+                        f"certified lower bound (failure probability {self.failure_probability:g})",
+                        _number(self.lower_bound),
+                    ),
+                    ("models trained a world", str(self.num_models)),
+                ],
+            ),
+            "The point estimate is what a critic read off the samples; the truth may lie on either side of"
+            " it. Only the lower bound carries a confidence statement, and only it decides the verdict.",
+            *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
+            "## Directions",
+            "The failure probability is divided over the directions.",
+            _table(
+                (
+                    "numerator over denominator",
+                    "lower bound",
+                    "failure probability",
+                    "point estimate",
+                    "method",
+                ),
+                [
+                    (
+                        entry.direction,
+                        _number(entry.bound.lower_bound),
+                        f"{entry.bound.failure_probability:g}",
+                        _number(entry.bound.point_estimate),
+                        entry.bound.method,
+                    )
+                    for entry in self.directions
+                ],
+            ),
+            "## Canary losses",
+            _table(
+                ("world", "models", "mean / nat", "standard deviation / nat", "range / nat"),
+                [
+                    _loss_row("without the canary", self.losses_without),
+                    _loss_row("with the canary", self.losses_with_canary),
+                ],
+            ),
+            f"d-prime = {_number(self.separation.d_prime)}"
+            f" (standard error {_number(self.separation.standard_error)}), an estimate."
+            + (
+                f" A Gaussian pair at the claim has {self.claim.mu:g}."
+                if self.claim.mu is not None
+                else ""
+            ),
+            "## What decided the result",
+            _table(("setting", "value"), [("seed", str(self.seed)), *settings]),
+            "## Versions and time",
+            _table(
+                ("what", "value"),
+                [
+                    *self.versions.items(),
+                    ("training / s", f"{self.training_seconds:.1f}"),
+                    ("whole audit / s", f"{self.wall_seconds:.1f}"),
+                ],
+            ),
+        ]
+        return "\n\n".join(sections) + "\n"
+
+
+def library_versions() -> dict[str, str]:
+    """Returns the versions of this package, of Python and of the libraries an audit may use."""
+    versions = {"dvrenyi_plugin": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def plain_fields(instance: Any) -> dict[str, Any]:
+    """Returns a dataclass's fields by name, not descending into them."""
+    return {
+        field.name: getattr(instance, field.name)
+        for field in dataclasses.fields(instance)
+        if field.name != "direction"
+    }
+
+
+def jsonable(value: Any) -> Any:
+    """Returns plain dicts, lists, strings and numbers; numbers that are not finite become None."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return jsonable(fields)
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return jsonable(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [jsonable(entry) for entry in value]
+    return str(value)
+
+
+def _describe_claim(claim: AuditClaim) -> str:
+    order = "" if claim.alpha is None else f" at order alpha {claim.alpha:g}"
+    source = "" if claim.mu is None else f" (mu {claim.mu:g} Gaussian DP)"
+    return f"epsilon {claim.epsilon:.4g}{order}{source}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "none"
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _loss_row(world: str, losses: ObservationSummary) -> tuple[str, ...]:
+    return (
+        world,
+        str(losses.count),
+        f"{losses.mean:.5g}",
+        f"{losses.standard_deviation:.4g}",
+        f"{losses.minimum:.5g} to {losses.maximum:.5g}",
+    )
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

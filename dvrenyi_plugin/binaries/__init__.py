@@ -1,0 +1,1 @@
+"""Command-line programs. Flags in, report out."""

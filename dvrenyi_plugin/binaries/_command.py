@@ -1,0 +1,51 @@
+"""What the command-line programs share: flags, one-line errors, exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import flags
+
+EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def run_command(
+    name: str,
+    description: str,
+    flag_values: flags.FlagValues,
+    body: Callable[[flags.FlagValues], int],
+    argv: Sequence[str],
+) -> int:
+    """Returns a program's exit status: the body's, 0 after --help, 1 after an error in what was asked.
+
+    Such an error (a bad flag, ValueError, ImportError or OSError) becomes one line on standard error. Any
+    other exception is a fault of ours and keeps its traceback.
+
+    Args:
+      name: of the program, for messages.
+      description: what --help begins with.
+      flag_values: the program's own flags; absl's global ones are left alone.
+      body: does the work with the parsed flags.
+      argv: program name and arguments.
+    """
+    flags.DEFINE_bool("help", False, "print this text and exit", flag_values=flag_values)
+    try:
+        positional = flag_values(list(argv))[1:]
+        if flag_values["help"].value:
+            print(f"{description}\n{flag_values.get_help()}")
+            return EXIT_OK
+        if positional:
+            raise flags.Error(f"only flags are taken, got {' '.join(positional)!r}")
+        return body(flag_values)
+    except (flags.Error, ValueError, ImportError, OSError) as error:
+        print(f"{name}: {one_line(error)}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted, nothing was written", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an error's message on one line, or its class if it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,69 @@
+"""An output directory that holds a whole result or is left as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def staged_output(output_dir: str, marker: str) -> Iterator[str]:
+    """Gives a fresh folder whose files move into `output_dir` when the block ends without an exception.
+
+    The folder lies on the same file system, beside `output_dir` or, when that exists, inside it, so
+    that an output directory that cannot be written is noticed before any work is done. A new directory appears
+    in one step. In an existing one, files of the same names are replaced, others are left alone, and `marker`
+    is removed first and moved last: whoever sees it sees a complete result.
+
+    Args:
+      output_dir: may exist or not; missing parents are made at the end.
+      marker: name of the file that completes the result.
+
+    Raises:
+      ValueError: output_dir is empty, or is a file.
+      OSError: it cannot be written.
+    """
+    if not output_dir:
+        raise ValueError("output_dir must be a folder to write to, got ''")
+    target = os.path.abspath(output_dir)
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise ValueError(f"output_dir must be a folder, got the file {output_dir!r}")
+    exists = os.path.isdir(target)
+    try:
+        staging = tempfile.mkdtemp(
+            prefix=".dvrenyi-", dir=target if exists else _existing_ancestor(target)
+        )
+    except OSError as error:
+        raise OSError(f"output_dir {output_dir!r} cannot be written: {error.strerror}") from error
+    try:
+        yield staging
+        if exists:
+            _move_files(staging, target, marker)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.chmod(staging, 0o777 & ~_umask())
+            os.rename(staging, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _existing_ancestor(path: str) -> str:
+    parent = os.path.dirname(path)
+    return parent if os.path.isdir(parent) or parent == path else _existing_ancestor(parent)
+
+
+def _move_files(staging: str, target: str, marker: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(target, marker))
+    for name in sorted(os.listdir(staging), key=lambda name: (name == marker, name)):
+        os.replace(os.path.join(staging, name), os.path.join(target, name))
+
+
+def _umask() -> int:
+    # There is no way to read it but to set it. mkdtemp makes private folders; a result is an ordinary one.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

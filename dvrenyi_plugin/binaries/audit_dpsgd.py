@@ -1,0 +1,140 @@
+"""Audits the privacy claim of DP-SGD on real images, from data to verdict.
+
+Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and writes
+report.json, report.md, observations.npz and two pictures into --output_dir. Exit status: 0; 1 after an
+error; with --fail_on_violation, 2 when the claim is refuted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, run_command
+from dvrenyi_plugin.binaries._output_directory import staged_output
+
+_NAME = "audit_dpsgd"
+
+
+def define_flags() -> flags.FlagValues:
+    """Returns the program's flags, at their defaults."""
+    values = flags.FlagValues()  # type: ignore[no-untyped-call]
+
+    def text(name: str, default: str | None, meaning: str) -> None:
+        flags.DEFINE_string(name, default, meaning, flag_values=values)
+
+    def whole(name: str, default: int | None, meaning: str) -> None:
+        flags.DEFINE_integer(name, default, meaning, flag_values=values)
+
+    def real(name: str, default: float, meaning: str) -> None:
+        flags.DEFINE_float(name, default, meaning, flag_values=values)
+
+    text(
+        "dataset",
+        "mnist5k",
+        "mnist5k, digits, mnist, fashion_mnist, cifar10 or a path ending in .npz",
+    )
+    text("data_dir", None, "folder of the files of mnist, fashion_mnist (IDX) or cifar10 (binary)")
+    text("model", "mlp", "mlp, logistic, cnn or cifar_cnn")
+    whole("num_records", 100, "records in D")
+    whole("num_models", 200, "trained models a world (D, and D plus canary)")
+    whole("steps", 100, "full-batch DP-SGD steps a model")
+    real("mu", 1.0, "claimed mu-Gaussian DP; sets the noise")
+    real("noise_scale", 1.0, "multiplies the noise that is really added; below 1 breaks the claim")
+    real("alpha", 2.0, "Renyi order at which the claim is tested")
+    real("failure_probability", 0.05, "of the whole audit, over both directions")
+    real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
+    text("canary", "blank", "blank, clipbkd, mislabelled or random")
+    whole("canary_label", None, "class of the canary; unset: the initial model's least likely one")
+    text(
+        "initial_weights",
+        "worst_case",
+        "worst_case (pretrained on records that are not audited), random, or a state_dict file",
+    )
+    text("engine", "opacus", "what trains the models: opacus")
+    whole("num_workers", 2, "worker processes; the result does not depend on it")
+    whole("seed", 0, "root of every random stream")
+    text("output_dir", None, "folder for the report; required")
+    flags.DEFINE_bool(
+        "fail_on_violation",
+        False,
+        "exit with status 2 when the claim is refuted",
+        flag_values=values,
+    )
+    return values
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program and returns its exit status.
+
+    Args:
+      argv: program name and flags, as in sys.argv.
+    """
+    return run_command(_NAME, __doc__ or "", define_flags(), _audit, argv)
+
+
+def run() -> None:
+    """Entry point of the console script: runs on sys.argv and exits."""
+    sys.exit(main(sys.argv))
+
+
+def _audit(values: flags.FlagValues) -> int:
+    with staged_output(values.output_dir or "", marker="report.json") as staging:
+        # Torch and opacus take seconds to load: not before the flags are known to be good.
+        from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, audit_dp_sgd
+        from dvrenyi_plugin.audits.dp_sgd_experiment import (
+            DpSgdExperimentConfig,
+            build_dp_sgd_experiment,
+        )
+        from dvrenyi_plugin.audits.report_files import write_report_files
+        from dvrenyi_plugin.testers import DvRenyiPropertyTester, DvRenyiPropertyTesterConfig
+
+        audit_config = DpSgdAuditConfig(
+            num_models=values.num_models,
+            failure_probability=values.failure_probability,
+            num_workers=values.num_workers,
+            show_progress=True,
+            seed=values.seed,
+        )
+        experiment = build_dp_sgd_experiment(
+            DpSgdExperimentConfig(
+                dataset=values.dataset,
+                data_dir=values.data_dir,
+                model=values.model,
+                num_records=values.num_records,
+                steps=values.steps,
+                mu=values.mu,
+                noise_scale=values.noise_scale,
+                alpha=values.alpha,
+                learning_rate=values.learning_rate,
+                canary=values.canary,
+                canary_label=values.canary_label,
+                initial_weights=values.initial_weights,
+                engine=values.engine,
+                seed=values.seed,
+            )
+        )
+        tester = DvRenyiPropertyTester(
+            DvRenyiPropertyTesterConfig(
+                privacy_property=experiment.privacy_property, seed=experiment.seeds.tester
+            )
+        )
+        result = audit_dp_sgd(
+            experiment.mechanism,
+            tester,
+            experiment.pair,
+            audit_config,
+            claimed_mu=values.mu,
+            settings=experiment.settings,
+        )
+        write_report_files(result, staging)
+    print(result.report.summary())
+    print(f"report                   {values.output_dir}/report.md")
+    refuted = result.report.refuted
+    return EXIT_REFUTED if refuted and values.fail_on_violation else EXIT_OK
+
+
+if __name__ == "__main__":
+    run()
