@@ -256,64 +256,60 @@ class KernelDensity:
         return result
 
     def _binned_log_density_of_chunk(self, particles: Array) -> Array:
+        """Deposits, convolves and interpolates, linearly in every axis.
+
+        With f the offset from the node on the left in cells, a particle deposits 1 - f there and f on the next
+        node: one mass moved f of the way. So the grid is the sum over subsets A of axes of
+        (product over A of next minus own node) applied to the binned product of the f_a, and reading the
+        density back is the transpose.
+        """
         num_ensembles, num_particles, d = particles.shape
-        is_box = self.domain.kind == "box"
         cells = self._circle_cells
-        nodes = tuple(count // 2 + 1 for count in cells) if is_box else cells
-        per_axis = []
+        node: Any = np.arange(num_ensembles)[:, np.newaxis]
+        offsets = []
         for axis in range(d):
             position = particles[:, :, axis] - self.domain.lower[axis]
             position *= cells[axis] / self._circles[axis]
             left = position.astype(np.int64)
-            if is_box:
-                np.minimum(left, nodes[axis] - 2, out=left)
-                right = left + 1
-            else:
-                left[left == nodes[axis]] = 0
-                right = left + 1
-                right[right == nodes[axis]] = 0
-            # A torus' upper end is its lower end: position - left is then the number of cells, not 0.
-            fraction = position - left
-            fraction[fraction > 1.0] = 0.0
-            per_axis.append(((left, 1.0 - fraction), (right, fraction)))
-        base = (np.arange(num_ensembles) * math.prod(nodes))[:, np.newaxis]
-        corners = []
-        for choice in itertools.product((0, 1), repeat=d):
-            index: Any = 0
-            weight: Any = 1.0
-            for axis, side in enumerate(choice):
-                index = index * nodes[axis] + per_axis[axis][side][0]
-                weight = weight * per_axis[axis][side][1]
-            corners.append(((base + index).ravel(), weight.ravel()))
-        size = num_ensembles * math.prod(nodes)
-        counts = np.zeros(size)
-        for index, weight in corners:
-            counts += np.bincount(index, weights=weight, minlength=size)
-        grid = counts.reshape(num_ensembles, *nodes)
-        if is_box:
-            grid = _even_extension(grid)
+            position -= left
+            if self.domain.kind == "torus":
+                left[left == cells[axis]] = 0  # the upper end is the lower end
+            node = node * cells[axis] + left
+            offsets.append(position.ravel())
+        node = node.ravel()
+        shape = (num_ensembles, *cells)
+        terms = [
+            (subset, _product([offsets[axis] for axis in subset]))
+            for size in range(d + 1)
+            for subset in itertools.combinations(range(d), size)
+        ]
+        grid = np.zeros(shape)
+        for subset, weight in terms:
+            part = np.bincount(node, weights=weight, minlength=grid.size).reshape(shape)
+            for axis in subset:
+                part = np.roll(part, 1, axis + 1) - part
+            grid += part
         axes = tuple(range(1, d + 1))
+        if self.domain.kind == "box":
+            for axis in axes:
+                grid = grid + np.roll(np.flip(grid, axis), 1, axis)
         spectrum = fft.rfftn(grid, axes=axes)
         spectrum *= self._kernel_transform
         density = fft.irfftn(spectrum, s=cells, axes=axes)
-        if is_box:
-            density = density[(slice(None), *(slice(0, count) for count in nodes))]
-        flat = np.ascontiguousarray(density).ravel()
         value = np.zeros(num_ensembles * num_particles)
-        for index, weight in corners:
-            value += weight * flat[index]
-        return np.asarray(np.log(value.reshape(num_ensembles, num_particles) / num_particles))
+        for subset, weight in terms:
+            part = density
+            for axis in subset:
+                part = np.roll(part, -1, axis + 1) - part
+            read = part.ravel()[node]
+            value += read if weight is None else weight * read
+        value /= num_particles
+        return np.log(value, out=value).reshape(num_ensembles, num_particles)
 
 
-def _even_extension(grid: Array) -> Array:
-    """Returns counts on the nodes of a box continued evenly to the circle, every particle with its mirror image."""
-    for axis in range(1, grid.ndim):
-        grid = np.moveaxis(grid, axis, -1)
-        doubled_ends = grid.copy()
-        doubled_ends[..., [0, -1]] *= 2.0
-        grid = np.concatenate([doubled_ends, grid[..., -2:0:-1]], axis=-1)
-        grid = np.moveaxis(grid, -1, axis)
-    return grid
+def _product(factors: list[Array]) -> Array | None:
+    """Returns the product, or None (a weight of one) when there is no factor."""
+    return functools.reduce(np.multiply, factors) if factors else None
 
 
 def _minus_half_squared_distance(features1: Array, features2: Array) -> Array:

@@ -94,12 +94,11 @@ class ParticleDomain:
         offset = points - lower
         if self.kind == "torus":
             offset -= lengths * np.floor(offset / lengths)
-            # Rounding can leave an offset just outside [0, length); both ends are the same point.
-            offset[(offset >= lengths) | (offset < 0.0)] = 0.0
         else:
             offset = np.abs(offset - 2.0 * lengths * np.round(offset / (2.0 * lengths)))
-            np.minimum(offset, lengths, out=offset)
-        return np.asarray(np.clip(lower + offset, lower, self.upper))
+        offset += lower
+        # Rounding can leave a point just outside; on the torus both ends are the same point.
+        return np.asarray(np.clip(offset, lower, self.upper, out=offset))
 
     def contains(self, points: NDArray[np.float64]) -> bool:
         """Returns True when every coordinate of `points` (..., d) is finite and inside."""

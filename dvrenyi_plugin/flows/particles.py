@@ -41,7 +41,7 @@ Potential = Callable[[Array], Any]
 Gradient = Callable[[Array], Any]
 Start = Callable[[np.random.Generator, int], Any]
 
-_PARTICLES_PER_BATCH = 1 << 17
+_PARTICLES_PER_BATCH = 1 << 14
 # A drift of more than a quarter of the domain in one step has nothing to do with the gradient flow.
 _LARGEST_DRIFT = 0.25
 

@@ -1,0 +1,265 @@
+"""Exponential-mechanism sampling by birth-death Langevin particles, in any dimension."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._validation import check_int, check_order, check_real, check_seed
+from dvrenyi_plugin.divergences import renyi_bounded_range, renyi_pure_dp
+from dvrenyi_plugin.flows.particle_domain import ParticleDomain
+from dvrenyi_plugin.flows.particles import (
+    ParticleDynamics,
+    Start,
+    children_of,
+    simulate_particles,
+    uniform_start,
+)
+from dvrenyi_plugin.interfaces import (
+    PrivacyProperty,
+    PureDp,
+    RenyiDp,
+    ZeroConcentratedDp,
+    as_privacy_property,
+    check_num_samples,
+)
+
+Array = NDArray[np.float64]
+
+_PARTICLES_PER_BLOCK = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BirthDeathLangevinMechanismConfig:
+    """Settings of the particle sampler for pi proportional to exp(-inverse_temperature loss).
+
+    Attributes:
+      loss: maps (points of shape (m, d), dataset) to losses, shape (m,).
+      domain: where the released point lives.
+      inverse_temperature: beta > 0.
+      run_time: flow time t, >= 0.
+      gradient: maps (points, dataset) to the gradient of the loss, shape (m, d); None for central
+        differences.
+      loss_bounds: (low, high) that hold for every dataset; a loss outside is an error. None: no claim.
+      loss_sensitivity: largest oscillation (supremum minus infimum over the domain) of the difference between the
+        losses of two neighbouring datasets, >= 0. None: no claim.
+      start: maps (generator, count) to points of shape (count, d), without a look at the data; None for the
+        uniform law of a bounded domain.
+      start_oscillation: supremum minus infimum of the start's log density, >= 0; needed for a claim when
+        `start` is given, 0 for the uniform law.
+      num_particles: particles of an ensemble, >= 2.
+      step_size: longest step, > 0.
+      birth_death_rate: multiplies the birth-death intensity, >= 0; 0 is plain Langevin.
+      bandwidth: kernel width, one for all axes or one each; None for a default from domain and
+        `num_particles` (a bounded domain only).
+      ensemble: True releases many particles of one ensemble, which are dependent; False runs one
+        independent ensemble for every released sample.
+      alpha: order of the Rényi DP property that is claimed, > 1.
+      seed: where all randomness comes from, >= 0.
+    """
+
+    loss: Callable[[Array, Any], Any]
+    domain: ParticleDomain
+    inverse_temperature: float
+    run_time: float
+    gradient: Callable[[Array, Any], Any] | None = None
+    loss_bounds: tuple[float, float] | None = None
+    loss_sensitivity: float | None = None
+    start: Start | None = None
+    start_oscillation: float | None = None
+    num_particles: int = 200
+    step_size: float = 0.02
+    birth_death_rate: float = 1.0
+    bandwidth: float | tuple[float, ...] | None = None
+    ensemble: bool = False
+    alpha: float = 2.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "gradient", "start"):
+            value = getattr(self, name)
+            if not callable(value) and (value is not None or name == "loss"):
+                raise ValueError(f"{name} must be callable, got {value!r}")
+        check_real("inverse_temperature", self.inverse_temperature, above=0.0)
+        check_int("num_particles", self.num_particles, at_least=2)
+        check_order(self.alpha)
+        check_seed(self.seed)
+        if self.loss_bounds is not None:
+            low, high = self.loss_bounds
+            check_real("loss_bounds", low)
+            check_real("loss_bounds", high, at_least=low)
+        if self.loss_sensitivity is not None:
+            check_real("loss_sensitivity", self.loss_sensitivity, at_least=0.0)
+        if self.start_oscillation is not None:
+            check_real("start_oscillation", self.start_oscillation, at_least=0.0)
+            if self.start is None:
+                raise ValueError(
+                    "start_oscillation must be None when start is None (the uniform law has 0), got"
+                    f" {self.start_oscillation!r}"
+                )
+        if not isinstance(self.ensemble, bool):
+            raise ValueError(f"ensemble must be True or False, got {self.ensemble!r}")
+        dynamics = self.dynamics
+        if self.start is None:
+            uniform_start(dynamics.domain)
+
+    @property
+    def dynamics(self) -> ParticleDynamics:
+        """How the particles move."""
+        return ParticleDynamics(
+            domain=self.domain,
+            run_time=self.run_time,
+            step_size=self.step_size,
+            birth_death_rate=self.birth_death_rate,
+            bandwidth=self.bandwidth,
+        )
+
+
+class BirthDeathLangevinMechanism:
+    """Releases particles of birth-death Langevin ensembles that sample exp(-inverse_temperature loss).
+
+    By default one independent ensemble runs for every released sample and one of its particles, chosen uniformly, is
+    released: rows are independent. With `ensemble=True` the rows are distinct particles of one ensemble. They are
+    dependent (copies are common), `independent_samples` is False, and no tester's failure probability holds for
+    them.
+
+    What is claimed, and what it is worth: `claimed_privacy` is a certificate of the mean-field flow, the limit of
+    infinitely many particles, zero step and zero bandwidth. No theorem carries it over to a finite
+    ensemble, so it is a claim to be audited (`claim_is_theorem` is False). It speaks of one released
+    particle per ensemble, never of several particles of one ensemble together.
+
+    Mean-field certificate: with s = log(rho/pi), Langevin transport does not increase osc(s) (maximum principle,
+    also with reflecting walls), and birth-death at rate r multiplies it by e^{-r h} in time h. So
+    osc(s_t) <= e^{-r t} osc(s_0), and log rho_t/rho'_t = s_t - s'_t + log pi/pi' lies in an interval of width
+        w(t) = osc(V - V') + e^{-r t} (R0 + R0'),
+        osc(V - V') <= inverse_temperature loss_sensitivity,
+        R0, R0' <= inverse_temperature (high - low) + start_oscillation.
+    Hence w(t)-DP and, by bounded range, w(t)^2/8-zCDP. Rate 1 without a boundary is theorem 1 of Mustafi and
+    Mukherjee, "On the Stability of Spherical Hellinger-Kantorovich Flows and Their Implications for Differential
+    Privacy".
+    """
+
+    claim_is_theorem = False
+    claim_basis = (
+        "mean-field limit (infinitely many particles, zero step size, zero bandwidth), one released particle per"
+        " ensemble; not proved for finite ensembles: audit it"
+    )
+
+    def __init__(self, config: BirthDeathLangevinMechanismConfig) -> None:
+        self.config = config
+        self._calls = 0
+
+    @property
+    def independent_samples(self) -> bool:
+        """True when the rows of one call are independent; False in ensemble mode."""
+        return not self.config.ensemble
+
+    @property
+    def mean_field_width(self) -> float:
+        """w(t), the width of the interval that holds the mean-field log ratio; infinite when nothing is claimed."""
+        config = self.config
+        oscillation = 0.0 if config.start is None else config.start_oscillation
+        if config.loss_bounds is None or config.loss_sensitivity is None or oscillation is None:
+            return math.inf
+        low, high = config.loss_bounds
+        initial = config.inverse_temperature * (high - low) + oscillation
+        decay = math.exp(-config.birth_death_rate * config.run_time)
+        return config.inverse_temperature * config.loss_sensitivity + 2.0 * decay * initial
+
+    @property
+    def claimed_privacy(self) -> list[PrivacyProperty]:
+        """Pure DP, zCDP and Rényi DP of the mean-field law: claims to be audited, see `claim_basis`.
+
+        Empty when the config lacks the bounds that the claim is computed from.
+        """
+        width, alpha = self.mean_field_width, self.config.alpha
+        if not math.isfinite(width):
+            return []
+        renyi = min(renyi_bounded_range(alpha, width), renyi_pure_dp(alpha, width))
+        return [
+            as_privacy_property(PureDp(width)),
+            as_privacy_property(ZeroConcentratedDp(width**2 / 8.0)),
+            as_privacy_property(RenyiDp(alpha, renyi)),
+        ]
+
+    def __call__(self, dataset: Any, num_samples: int) -> Array:
+        """Returns released points, shape (num_samples, d); rows are independent unless `ensemble` is set.
+
+        Args:
+          dataset: whatever `loss` takes.
+          num_samples: >= 1; in ensemble mode at most `num_particles`. Every call of one object uses fresh
+            randomness, and a new object with the same config repeats the calls.
+
+        Raises:
+          ValueError: a loss that is not finite or outside `loss_bounds`, or a step too long for the gradient.
+        """
+        config = self.config
+        num_samples = check_num_samples(num_samples)
+        if config.ensemble and num_samples > config.num_particles:
+            raise ValueError(
+                f"num_samples must be at most num_particles ({config.num_particles}) in ensemble mode, got"
+                f" {num_samples}"
+            )
+        call_seed = np.random.SeedSequence(config.seed, spawn_key=(self._calls,))
+        self._calls += 1
+        if config.ensemble:
+            choice_seed, particle_seed = children_of(call_seed, 2)
+            particles = self._simulate(dataset, 1, particle_seed)[0]
+            generator = np.random.default_rng(choice_seed)
+            return particles[generator.permutation(config.num_particles)[:num_samples]]
+        per_block = max(1, _PARTICLES_PER_BLOCK // config.num_particles)
+        firsts = range(0, num_samples, per_block)
+        released = []
+        for first, block_seed in zip(firsts, children_of(call_seed, len(firsts)), strict=True):
+            choice_seed, particle_seed = children_of(block_seed, 2)
+            size = min(per_block, num_samples - first)
+            particles = self._simulate(dataset, size, particle_seed)
+            generator = np.random.default_rng(choice_seed)
+            chosen = generator.integers(0, config.num_particles, size=size)
+            released.append(particles[np.arange(size), chosen])
+        return np.concatenate(released)
+
+    def _simulate(self, dataset: Any, num_ensembles: int, seed: np.random.SeedSequence) -> Array:
+        config = self.config
+        beta = config.inverse_temperature
+        gradient = config.gradient
+
+        def potential(points: Array) -> Array:
+            losses = np.asarray(config.loss(points, dataset), dtype=np.float64)
+            _check_loss_bounds(losses, config.loss_bounds)
+            return np.asarray(beta * losses)
+
+        def potential_gradient(points: Array) -> Array:
+            assert gradient is not None
+            return np.asarray(beta * np.asarray(gradient(points, dataset), dtype=np.float64))
+
+        run = simulate_particles(
+            potential,
+            config.start or uniform_start(config.domain),
+            config.dynamics,
+            num_ensembles=num_ensembles,
+            num_particles=config.num_particles,
+            seed=seed,
+            gradient=None if gradient is None else potential_gradient,
+        )
+        return run.particles
+
+
+def _check_loss_bounds(losses: Array, bounds: tuple[float, float] | None) -> None:
+    if bounds is None or losses.size == 0:
+        return
+    low, high = bounds
+    slack = 1e-9 * max(1.0, abs(low), abs(high))
+    smallest, largest = float(np.min(losses)), float(np.max(losses))
+    if smallest < low - slack or largest > high + slack:
+        raise ValueError(
+            f"loss must stay inside loss_bounds [{low:g}, {high:g}], got values from {smallest:g} to {largest:g}"
+        )
+
+
+__all__ = ["BirthDeathLangevinMechanism", "BirthDeathLangevinMechanismConfig"]
