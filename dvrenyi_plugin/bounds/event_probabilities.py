@@ -78,10 +78,9 @@ def epsilon_from_rates(
     """
     delta = check_delta(delta)
     p, q = _check_rates(true_positive_rate, false_positive_rate)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        event = np.log(np.maximum(0.0, p - delta)) - np.log(q)
-        complement = np.log(np.maximum(0.0, 1.0 - q - delta)) - np.log1p(-p)
-        return np.where(p > q, np.maximum(0.0, np.maximum(event, complement)), 0.0)
+    event = _log_ratio(p - delta, q)
+    complement = _log_ratio(1.0 - q - delta, 1.0 - p)
+    return np.where(p > q, np.maximum(0.0, np.maximum(event, complement)), 0.0)
 
 
 def hockey_stick_from_rates(
@@ -171,6 +170,14 @@ class EventBounds:
     @property
     def _corner(self) -> tuple[float, float]:
         return self.true_positive_rate_lower, self.false_positive_rate_upper
+
+
+def _log_ratio(
+    numerator: NDArray[np.float64], denominator: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """log(numerator / denominator), -inf for a numerator <= 0 whatever the denominator (0 / 0 refutes nothing)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(numerator > 0.0, np.log(numerator) - np.log(denominator), -np.inf)
 
 
 def _check_rates(

@@ -84,6 +84,18 @@ class GdpBaselineTesterConfig:
         check_seed(self.seed)
 
 
+class _RateBounds:
+    """Clopper-Pearson bounds, each at `beta`, for every count that a threshold can have."""
+
+    def __init__(self, num_samples1: int, num_samples2: int, beta: float) -> None:
+        self.true_positive_lower = np.array(
+            [clopper_pearson_lower_bound(k, num_samples1, beta) for k in range(num_samples1 + 1)]
+        )
+        self.false_positive_upper = np.array(
+            [clopper_pearson_upper_bound(k, num_samples2, beta) for k in range(num_samples2 + 1)]
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class _BestThreshold:
     """The rule "sign * score >= threshold" with the largest mu, and its counts where it was chosen."""
@@ -158,8 +170,12 @@ class GdpBaselineTester:
             fit1, fit2, certify1, certify2 = first, second, first, second
         score = fit_linear_score(fit1, fit2) if first.shape[1] > 1 else _first_column
         signs = _SIGNS[self._config.score] if first.shape[1] == 1 else (1,)
+        rate_bounds = _RateBounds(len(fit1), len(fit2), beta)
         best = max(
-            (_best_threshold(sign, sign * score(fit1), sign * score(fit2), beta) for sign in signs),
+            (
+                _best_threshold(sign, sign * score(fit1), sign * score(fit2), rate_bounds)
+                for sign in signs
+            ),
             key=lambda candidate: candidate.mu,
         )
         mu, true_positives, false_positives = best.mu, best.true_positives, best.false_positives
@@ -228,14 +244,16 @@ class GdpBaselineTester:
 
 
 def _best_threshold(
-    sign: int, scores1: NDArray[np.float64], scores2: NDArray[np.float64], beta: float
+    sign: int,
+    scores1: NDArray[np.float64],
+    scores2: NDArray[np.float64],
+    rate_bounds: _RateBounds,
 ) -> _BestThreshold:
     counts = count_at_every_threshold(scores1, scores2)
-    seen1, where1 = np.unique(counts.true_positives, return_inverse=True)
-    seen2, where2 = np.unique(counts.false_positives, return_inverse=True)
-    lower1 = [clopper_pearson_lower_bound(int(k), scores1.size, beta) for k in seen1]
-    upper2 = [clopper_pearson_upper_bound(int(k), scores2.size, beta) for k in seen2]
-    mu = gaussian_dp_mu_from_rates(np.array(lower1)[where1], np.array(upper2)[where2])
+    mu = gaussian_dp_mu_from_rates(
+        rate_bounds.true_positive_lower[counts.true_positives],
+        rate_bounds.false_positive_upper[counts.false_positives],
+    )
     best = int(np.argmax(mu))
     return _BestThreshold(
         mu=float(mu[best]),
