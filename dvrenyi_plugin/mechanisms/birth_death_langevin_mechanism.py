@@ -211,7 +211,7 @@ class BirthDeathLangevinMechanism:
             choice_seed, particle_seed = children_of(call_seed, 2)
             particles = self._simulate(dataset, 1, particle_seed)[0]
             generator = np.random.default_rng(choice_seed)
-            return particles[generator.permutation(config.num_particles)[:num_samples]]
+            return np.asarray(particles[generator.permutation(config.num_particles)[:num_samples]])
         per_block = max(1, _PARTICLES_PER_BLOCK // config.num_particles)
         firsts = range(0, num_samples, per_block)
         released = []
