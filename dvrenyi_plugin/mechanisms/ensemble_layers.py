@@ -1,0 +1,368 @@
+"""Layers for a stack of models: forward passes, per-example gradient norms, and clipped sums.
+
+Every tensor of a stack has a leading model axis. A layer never forms the per-example gradients of a linear
+map: the gradient of one example is the outer product of the output gradient g and the input a, so its squared
+norm is |g|^2 |a|^2 (Goodfellow 2015), and the sum of the clipped gradients is one matrix product of the
+scaled g with a (Li et al. 2022, "ghost clipping"; Bu et al. 2023, "book-keeping"). A convolution is the same
+with several positions per example; there the cheaper of the two ways is taken.
+
+No operation mixes models, and none runs in a kernel whose rounding depends on how many models there are: the
+result of a model is the same bit for bit in every stack (tests/test_ensemble_dp_sgd.py).
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+from torch import Tensor, nn
+
+_LOGGER = logging.getLogger(__name__)
+
+# Floats moved to and from memory cost about this many multiply-adds; decides between the two ways of a
+# convolution, and a factor of 3 either way changes no choice for the networks of `build_model`.
+_MEMORY_COST = 24.0
+
+
+class LayerInput:
+    """What enters a layer: one tensor for all models, or one for each.
+
+    Attributes:
+      values: shape (n, ...) when shared, else (models, n, ...).
+      shared: whether all models see the same values.
+      cache: what layers derived from shared values and may use again.
+    """
+
+    def __init__(self, values: Tensor, *, shared: bool) -> None:
+        self.values = values
+        self.shared = shared
+        self.cache: dict[str, Tensor] = {}
+
+    def stacked(self, num_models: int) -> Tensor:
+        """Returns the values with a model axis, without copying."""
+        return self.values.expand(num_models, *self.values.shape) if self.shared else self.values
+
+    def of_model(self, model: int) -> Tensor:
+        """Returns one model's values, shape (n, ...)."""
+        return self.values if self.shared else self.values[model]
+
+
+class StackLayer(abc.ABC):
+    """A layer with parameters. `weights` are views of shape (models, *parameter shape), in module order."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    @abc.abstractmethod
+    def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
+        """Returns the outputs, shape (models, n, ...), differentiable in unshared inputs."""
+
+    @abc.abstractmethod
+    def squared_norms(
+        self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Returns each example's squared gradient norm, shape (models, n), and what the sum needs."""
+
+    @abc.abstractmethod
+    def add_clipped_sum(
+        self,
+        sums: Sequence[Tensor],
+        inputs: LayerInput,
+        kept: tuple[Tensor, ...],
+        factors: Tensor,
+    ) -> None:
+        """Adds sum_i factors[m, i] gradient_i to `sums`, views shaped like the weights."""
+
+    @abc.abstractmethod
+    def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
+        """Returns how many floats this layer keeps for one example of one model beyond its output."""
+
+    def shared_floats_per_example(self, output_shape: Sequence[int]) -> int:
+        """Returns how many floats this layer derives from one shared example and may keep."""
+        return 1
+
+
+class LinearLayer(StackLayer):
+    """nn.Linear on inputs of shape (n, features)."""
+
+    def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
+        weight = weights[0].transpose(1, 2)
+        values = inputs.stacked(weight.shape[0])
+        if len(weights) == 1:
+            return torch.bmm(values, weight)
+        return torch.baddbmm(weights[1].unsqueeze(1), values, weight)
+
+    def squared_norms(
+        self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if "squares" not in inputs.cache:
+            inputs.cache["squares"] = _squares(inputs.values) + (len(weights) - 1)
+        return inputs.cache["squares"] * _squares(gradients), (gradients,)
+
+    def add_clipped_sum(
+        self,
+        sums: Sequence[Tensor],
+        inputs: LayerInput,
+        kept: tuple[Tensor, ...],
+        factors: Tensor,
+    ) -> None:
+        scaled = kept[0] * factors.unsqueeze(2)
+        num_models, num_examples = factors.shape
+        sums[0].baddbmm_(scaled.transpose(1, 2), inputs.stacked(num_models))
+        if len(sums) == 2:
+            ones = scaled.new_ones((num_models, 1, num_examples))
+            sums[1].unsqueeze(1).baddbmm_(ones, scaled)
+
+    def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
+        return 0
+
+
+class Conv2dLayer(StackLayer):
+    """nn.Conv2d without groups, with zero padding: a linear map of unfolded patches."""
+
+    module: nn.Conv2d
+
+    def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
+        conv = self.module
+        num_models = weights[0].shape[0]
+        biases = weights[1].unbind() if len(weights) == 2 else [None] * num_models
+        values = [inputs.values] * num_models if inputs.shared else inputs.values.unbind()
+        outputs = [
+            F.conv2d(value, weight, bias, conv.stride, conv.padding, conv.dilation)
+            for value, weight, bias in zip(values, weights[0].unbind(), biases, strict=True)
+        ]
+        return outputs[0].unsqueeze(0) if num_models == 1 else torch.stack(outputs)
+
+    def squared_norms(
+        self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        num_models, num_examples, channels = gradients.shape[:3]
+        flat = gradients.reshape(num_models, num_examples, channels, -1)
+        fan_in = weights[0][0, 0].numel()
+        ghost = self._ghost_is_cheaper(channels, fan_in, flat.shape[3])
+        norms, products = [], []
+        for model in range(num_models):
+            patches = self._patches(inputs, model)
+            if ghost:
+                inner = torch.bmm(patches.transpose(1, 2), patches)
+                inner *= torch.bmm(flat[model].transpose(1, 2), flat[model])
+                norms.append(inner.flatten(1).sum(1).clamp_(min=0.0))
+            else:
+                products.append(torch.bmm(flat[model], patches.transpose(1, 2)).flatten(1))
+                norms.append(_squares(products[-1]))
+        squares = torch.stack(norms)
+        kept = (flat,) if ghost else (flat, *products)
+        if len(weights) == 1:
+            return squares, kept
+        return squares + _squares(flat.sum(3)), kept
+
+    def add_clipped_sum(
+        self,
+        sums: Sequence[Tensor],
+        inputs: LayerInput,
+        kept: tuple[Tensor, ...],
+        factors: Tensor,
+    ) -> None:
+        flat, products = kept[0], kept[1:]
+        for model in range(factors.shape[0]):
+            if products:
+                weight_sum = sums[0][model].view(-1)
+                weight_sum.addmv_(products[model].t(), factors[model])
+            else:
+                weight_sum = sums[0][model].flatten(
+                    1
+                )  # a view: parameters are contiguous per model
+                scaled = flat[model] * factors[model][:, None, None]
+                weight_sum.addbmm_(scaled, self._patches(inputs, model).transpose(1, 2))
+            if len(sums) == 2:
+                sums[1][model].addmv_(flat[model].sum(2).t(), factors[model])
+
+    def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
+        channels, positions = output_shape[0], output_shape[1] * output_shape[2]
+        fan_in = self.module.weight[0].numel()
+        patches = fan_in * positions
+        if self._ghost_is_cheaper(channels, fan_in, positions):
+            return patches + 2 * positions * positions
+        return patches + channels * fan_in
+
+    def shared_floats_per_example(self, output_shape: Sequence[int]) -> int:
+        return self.module.weight[0].numel() * output_shape[1] * output_shape[2]
+
+    @staticmethod
+    def _ghost_is_cheaper(channels: int, fan_in: int, positions: int) -> bool:
+        return positions**2 * (channels + fan_in) < _MEMORY_COST * channels * fan_in
+
+    def _patches(self, inputs: LayerInput, model: int) -> Tensor:
+        """Returns the unfolded patches, shape (n, fan_in, positions); shared ones are kept."""
+        key = "patches" if inputs.shared else f"patches {model}"
+        if key not in inputs.cache:
+            conv = self.module
+            padding = conv.padding
+            assert not isinstance(padding, str)
+            inputs.cache[key] = F.unfold(
+                inputs.of_model(model), conv.kernel_size, conv.dilation, padding, conv.stride
+            )
+        return inputs.cache[key]
+
+
+class NormLayer(StackLayer):
+    """nn.GroupNorm and nn.LayerNorm with scale (and shift): the few gradients are formed directly."""
+
+    def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
+        normalised = self._normalised(
+            inputs.values if inputs.shared else inputs.values.flatten(0, 1)
+        )
+        values = normalised if inputs.shared else normalised.view(inputs.values.shape)
+        outputs = values * self._broadcast(weights[0], values.dim() - (not inputs.shared))
+        if len(weights) == 2:
+            outputs = outputs + self._broadcast(weights[1], outputs.dim() - 1)
+        return outputs
+
+    def squared_norms(
+        self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        num_models = gradients.shape[0]
+        stacked = inputs.stacked(num_models)
+        per_example = []
+        for model in range(num_models):
+            gradient = gradients[model]
+            products = [gradient * self._normalised(stacked[model]), gradient][: len(weights)]
+            per_example.append([self._over_positions(product) for product in products])
+        kept = tuple(
+            torch.stack([models[part] for models in per_example]) for part in range(len(weights))
+        )
+        squares = _squares(kept[0])
+        for part in kept[1:]:
+            squares = squares + _squares(part)
+        return squares, kept
+
+    def add_clipped_sum(
+        self,
+        sums: Sequence[Tensor],
+        inputs: LayerInput,
+        kept: tuple[Tensor, ...],
+        factors: Tensor,
+    ) -> None:
+        for total, part in zip(sums, kept, strict=True):
+            for model in range(factors.shape[0]):
+                total[model].view(-1).addmv_(part[model].t(), factors[model])
+
+    def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
+        count = 1
+        for side in input_shape:
+            count *= side
+        return 4 * count
+
+    def _normalised(self, values: Tensor) -> Tensor:
+        module = self.module
+        if isinstance(module, nn.GroupNorm):
+            return F.group_norm(values, module.num_groups, eps=module.eps)
+        assert isinstance(module, nn.LayerNorm)
+        return F.layer_norm(values, module.normalized_shape, eps=module.eps)
+
+    def _broadcast(self, parameter: Tensor, example_rank: int) -> Tensor:
+        """Returns (models, *parameter) with ones inserted, to multiply (models, n, ...)."""
+        num_models = parameter.shape[0]
+        if isinstance(self.module, nn.GroupNorm):
+            trailing = (1,) * (example_rank - 2)
+            return parameter.view(num_models, 1, -1, *trailing)
+        leading = (1,) * (example_rank - (parameter.dim() - 1))
+        return parameter.view(num_models, *leading, *parameter.shape[1:])
+
+    def _over_positions(self, products: Tensor) -> Tensor:
+        """Returns one example's gradient, shape (n, parameters): the sum over what shares a parameter."""
+        if isinstance(self.module, nn.GroupNorm):
+            return products.flatten(2).sum(2) if products.dim() > 2 else products
+        assert isinstance(self.module, nn.LayerNorm)
+        size = self.module.weight.numel()
+        return products.reshape(products.shape[0], -1, size).sum(1)
+
+
+class FunctionalLayer(StackLayer):
+    """Any other module with parameters, by torch.func: per-example gradients in full."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self._names = [name for name, _ in module.named_parameters()]
+        _LOGGER.warning(
+            "%s has no fast clipping in EnsembleDpSgdMechanism: its per-example gradients are formed by"
+            " torch.func",
+            type(module).__name__,
+        )
+
+    def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
+        num_models = weights[0].shape[0]
+        values = [inputs.values] * num_models if inputs.shared else inputs.values.unbind()
+        return torch.stack(
+            [
+                self._call([weight[model] for weight in weights], value)
+                for model, value in enumerate(values)
+            ]
+        )
+
+    def squared_norms(
+        self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def example(parameters: list[Tensor], value: Tensor, gradient: Tensor) -> list[Tensor]:
+            pull_back = torch.func.vjp(
+                lambda p: self._call(p, value.unsqueeze(0)).squeeze(0), parameters
+            )[1]
+            (result,) = pull_back(gradient)
+            return list(result)
+
+        norms, kept = [], []
+        for model in range(gradients.shape[0]):
+            parts = torch.func.vmap(example, in_dims=(None, 0, 0))(
+                [weight[model] for weight in weights], inputs.of_model(model), gradients[model]
+            )
+            flat = torch.cat([part.flatten(1) for part in parts], dim=1)
+            norms.append(_squares(flat))
+            kept.append(flat)
+        return torch.stack(norms), tuple(kept)
+
+    def add_clipped_sum(
+        self,
+        sums: Sequence[Tensor],
+        inputs: LayerInput,
+        kept: tuple[Tensor, ...],
+        factors: Tensor,
+    ) -> None:
+        sizes = [total[0].numel() for total in sums]
+        for model, flat in enumerate(kept):
+            for total, part in zip(sums, torch.split(flat, sizes, dim=1), strict=True):
+                total[model].view(-1).addmv_(part.t(), factors[model])
+
+    def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
+        return 3 * sum(parameter.numel() for parameter in self.module.parameters())
+
+    def _call(self, parameters: list[Tensor], values: Tensor) -> Tensor:
+        named = dict(zip(self._names, parameters, strict=True))
+        outputs: Tensor = torch.func.functional_call(self.module, named, (values,))
+        return outputs
+
+
+def stack_layer(module: nn.Module, input_rank: int) -> StackLayer:
+    """Returns the layer that trains `module` in a stack; `input_rank` counts the example axis.
+
+    Types are compared exactly: a subclass may compute something else.
+    """
+    if type(module) is nn.Linear and input_rank == 2:
+        return LinearLayer(module)
+    if (
+        type(module) is nn.Conv2d
+        and module.groups == 1
+        and module.padding_mode == "zeros"
+        and not isinstance(module.padding, str)
+    ):
+        return Conv2dLayer(module)
+    if type(module) in (nn.GroupNorm, nn.LayerNorm):
+        return NormLayer(module)
+    return FunctionalLayer(module)
+
+
+def _squares(values: Tensor) -> Tensor:
+    """Returns squared norms along the last axis."""
+    return values.square().sum(-1)

@@ -1,0 +1,229 @@
+"""A network as a stack of models: parameter layout, forward pass, clipped gradient sums."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput, StackLayer, stack_layer
+
+_ALIGNMENT = (
+    16  # floats; 64 bytes, so that every parameter of every model starts at an aligned address
+)
+_VECTOR = 32  # floats; the widest block an elementwise CPU kernel takes before it turns to single elements
+
+
+@dataclasses.dataclass(frozen=True)
+class ParameterSlot:
+    """Where one parameter lies in a model's row of the parameter matrix.
+
+    Attributes:
+      name: its name in the nn.Sequential.
+      shape: its shape.
+      start: first column; a multiple of 16.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return math.prod(self.shape)
+
+    def view(self, rows: Tensor) -> Tensor:
+        """Returns the parameter of every row, shape (models, *shape), sharing memory."""
+        return rows[:, self.start : self.start + self.size].view(rows.shape[0], *self.shape)
+
+
+class EnsembleNetwork:
+    """The arithmetic of many models of one architecture.
+
+    Attributes:
+      slots: the parameters, in the order of the model's `named_parameters`.
+      row_size: columns of the parameter matrix: all slots and their padding.
+      example_quantum: batches are padded to a multiple of this many examples, so that no kernel treats the
+        end of one model's slab differently when another model follows.
+      floats_per_example: estimated floats one example of one model needs in a step.
+      shared_floats_per_example: floats that the first layer keeps of an example for all models.
+    """
+
+    def __init__(self, model: nn.Sequential, input_shape: tuple[int, ...]) -> None:
+        named = list(model.named_parameters(remove_duplicate=False))
+        if len({id(parameter) for _, parameter in named}) != len(named):
+            raise ValueError("model must not share a parameter between layers")
+        frozen = [name for name, parameter in named if not parameter.requires_grad]
+        if frozen:
+            raise ValueError(
+                f"model must train every parameter in EnsembleDpSgdMechanism, got {frozen} frozen; use"
+                " OpacusDpSgdMechanism"
+            )
+        self.slots: list[ParameterSlot] = []
+        end = 0
+        for name, parameter in named:
+            self.slots.append(ParameterSlot(name, tuple(parameter.shape), end))
+            end += round_up(parameter.numel(), _ALIGNMENT)
+        self.row_size = end
+        self._compile(model.eval(), input_shape)
+
+    def _compile(self, model: nn.Sequential, input_shape: tuple[int, ...]) -> None:
+        """Splits the model into what precedes the first parameter and a list of layers with what follows."""
+        self._prefix: list[nn.Module] = []
+        self._layers: list[StackLayer] = []
+        self._slices: list[slice] = []
+        self._glue: list[list[nn.Module]] = []
+        self.floats_per_example = 0
+        self.shared_floats_per_example = 0
+        quanta = [1]
+        values = torch.zeros((1, *input_shape))
+        used = 0
+        for module in _leaves(model):
+            with torch.no_grad():
+                outputs = module(values)
+            count = sum(1 for _ in module.parameters())
+            if count:
+                layer = stack_layer(module, values.dim())
+                if not self._layers:
+                    self.shared_floats_per_example = layer.shared_floats_per_example(
+                        outputs.shape[1:]
+                    )
+                self._layers.append(layer)
+                self._slices.append(slice(used, used + count))
+                self._glue.append([])
+                used += count
+                self.floats_per_example += layer.floats_per_example(
+                    values.shape[1:], outputs.shape[1:]
+                )
+                quanta.append(_ALIGNMENT // math.gcd(_ALIGNMENT, outputs.numel()))
+            elif self._layers:
+                self._glue[-1].append(module)
+                for size in (values.numel(), outputs.numel()):
+                    quanta.append(_VECTOR // math.gcd(_VECTOR, size))
+            else:
+                self._prefix.append(module)
+            if self._layers:
+                self.floats_per_example += 3 * outputs.numel()
+            values = outputs
+        self.example_quantum = math.lcm(*quanta)
+
+    def prepare(self, features: Tensor) -> Tensor:
+        """Returns what enters the first layer with parameters: all models share it, so it is done once."""
+        with torch.no_grad():
+            for module in self._prefix:
+                features = module(features)
+        return features.contiguous()
+
+    def initial_row(self, weights: Mapping[str, NDArray[Any]]) -> Tensor:
+        """Returns the parameters of one model as a row of the parameter matrix, padding at zero."""
+        row = np.zeros(self.row_size, dtype=np.float32)
+        for slot in self.slots:
+            row[slot.start : slot.start + slot.size] = np.ravel(weights[slot.name])
+        return torch.from_numpy(row)
+
+    def logits(self, rows: Tensor, inputs: LayerInput) -> Tensor:
+        """Returns the logits of prepared inputs, shape (models, n, classes)."""
+        with torch.no_grad():
+            return self._forward(rows, inputs)[-1]
+
+    def add_clipped_sums(
+        self,
+        sums: Tensor,
+        rows: Tensor,
+        inputs: LayerInput,
+        one_hot: Tensor,
+        mask: Tensor | None,
+        clip_norm: float,
+    ) -> None:
+        """Adds to `sums` each model's sum of clipped per-example gradients of the cross-entropy.
+
+        Args:
+          sums: shape (models, row_size), changed in place.
+          rows: the models' parameters, shape (models, row_size).
+          inputs: prepared examples.
+          one_hot: labels, shape (n, classes) or (models, n, classes).
+          mask: 1 for examples, 0 for padding, shape (n,) or (models, n); None when nothing is padded.
+          clip_norm: C; gradients are multiplied by min(1, C / (norm + 1e-6)), Opacus's rule.
+        """
+        layer_inputs: list[LayerInput] = []
+        with torch.enable_grad():
+            outputs = self._forward(rows, inputs, layer_inputs)
+        logits = outputs.pop()
+        with torch.no_grad():
+            error = torch.softmax(logits, dim=2) - one_hot
+        gradients = torch.autograd.grad(logits, outputs, error)
+        with torch.no_grad():
+            weights = self._weights(rows)
+            layer_squares, kept = zip(
+                *(
+                    layer.squared_norms(weight, layer_input, gradient)
+                    for layer, weight, layer_input, gradient in zip(
+                        self._layers, weights, layer_inputs, gradients, strict=True
+                    )
+                ),
+                strict=True,
+            )
+            squares = layer_squares[0]
+            for more in layer_squares[1:]:
+                squares = squares + more
+            factors = (clip_norm / (squares.sqrt() + 1e-6)).clamp_(max=1.0)
+            if mask is not None:
+                factors = factors * mask
+            for layer, layer_sums, layer_input, layer_kept in zip(
+                self._layers, self._weights(sums), layer_inputs, kept, strict=True
+            ):
+                layer.add_clipped_sum(layer_sums, layer_input, layer_kept, factors)
+
+    def _weights(self, rows: Tensor) -> list[list[Tensor]]:
+        return [[slot.view(rows) for slot in self.slots[part]] for part in self._slices]
+
+    def _forward(
+        self, rows: Tensor, inputs: LayerInput, layer_inputs: list[LayerInput] | None = None
+    ) -> list[Tensor]:
+        """Returns every layer's outputs, then the logits; fills `layer_inputs` with detached inputs.
+
+        The first layer's output starts the graph: nothing upstream of it has a gradient to take.
+        """
+        outputs: list[Tensor] = []
+        current = inputs
+        for layer, weights, glue in zip(self._layers, self._weights(rows), self._glue, strict=True):
+            values = layer.forward(weights, current)
+            if not outputs and layer_inputs is not None:
+                values.requires_grad_()
+            if layer_inputs is not None:
+                layer_inputs.append(
+                    current if not outputs else LayerInput(current.values.detach(), shared=False)
+                )
+            outputs.append(values)
+            values = _apply(glue, values)
+            current = LayerInput(values, shared=False)
+        return [*outputs, current.values]
+
+
+def _apply(modules: Sequence[Callable[[Tensor], Tensor]], values: Tensor) -> Tensor:
+    """Applies modules without parameters, which see models as more examples."""
+    if not modules:
+        return values
+    num_models, num_examples = values.shape[:2]
+    values = values.flatten(0, 1)
+    for module in modules:
+        values = module(values)
+    return values.view(num_models, num_examples, *values.shape[1:])
+
+
+def _leaves(model: nn.Sequential) -> list[nn.Module]:
+    leaves: list[nn.Module] = []
+    for module in model:
+        leaves.extend(_leaves(module) if type(module) is nn.Sequential else [module])
+    return leaves
+
+
+def round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
