@@ -1,0 +1,309 @@
+"""Neural Donsker-Varadhan tester: fit a critic on one part of the samples, certify on the rest.
+
+For a critic T that was chosen without looking at the certifying samples, V(T) <= D_alpha(law 1 || law 2)
+whatever the mechanism is, so a lower confidence bound on V(T) is one on the divergence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_failure_probability,
+    check_order,
+    check_real,
+    check_sample_pair,
+    check_seed,
+)
+from dvrenyi_plugin.bounds.means import betting_lower_bound, betting_upper_bound
+from dvrenyi_plugin.critics.dv_estimator import (
+    MIN_SAMPLES,
+    DvRenyiEstimator,
+    DvRenyiEstimatorConfig,
+)
+from dvrenyi_plugin.critics.objective import donsker_varadhan_value
+from dvrenyi_plugin.interfaces import (
+    RenyiDp,
+    TrainingConfig,
+    read_claim,
+    read_training_config,
+    renyi_threshold,
+)
+from dvrenyi_plugin.testers.bound_result import NOTHING_CERTIFIED, BoundResult
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_DEFAULT_ALPHA = 2.0
+_MIN_SAMPLES = 2 * MIN_SAMPLES
+_RANGE_QUANTILES = (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1)
+_NUM_SCALES = 9
+_LARGEST_SCALE = 1.5
+
+
+@dataclasses.dataclass(frozen=True)
+class DvRenyiPropertyTesterConfig:
+    """Configuration of `DvRenyiPropertyTester`.
+
+    Attributes:
+      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of this
+        package or of DP-Auditorium.
+      training_config: how the critic is trained; a TrainingConfig of this package or of DP-Auditorium. Its
+        `model_output_coordinate_bound`, when set, is the largest absolute critic value.
+      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any other.
+        For a Rényi DP claim nothing but the claim's own order is accepted.
+      seed: of the split and of the critic, >= 0.
+      fit_fraction: part of each sample that fits the critic, in (0, 1); the rest certifies.
+      certificate: "betting": two one-sided betting bounds, each at half of the failure probability.
+    """
+
+    privacy_property: Any
+    training_config: Any = dataclasses.field(default_factory=TrainingConfig)
+    alpha: float | None = None
+    seed: int = 0
+    fit_fraction: float = 0.4
+    certificate: str = "betting"
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None:
+            check_order(self.alpha)
+        claim = read_claim(self.privacy_property)
+        renyi_threshold(claim, _order_of(claim, self.alpha))
+        read_training_config(self.training_config)
+        check_seed(self.seed)
+        check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
+        check_choice("certificate", self.certificate, tuple(_CERTIFICATES))
+
+
+class DvRenyiPropertyTester:
+    """Property tester with a neural critic; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
+
+    One object may be used for any number of audits: nothing is carried from one to the next, so the same
+    samples give the same bound.
+
+    Args:
+      config: what to test and how.
+      base_model: torch module from shape (n, d) to (n, 1) or (n,), used in place of the default network. It is
+        copied, never changed: testers that are given one model do not interact.
+
+    Raises:
+      ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP), or `base_model` is not a
+        torch module.
+    """
+
+    def __init__(
+        self, config: DvRenyiPropertyTesterConfig, base_model: nn.Module | None = None
+    ) -> None:
+        claim = read_claim(config.privacy_property)
+        training = read_training_config(config.training_config)
+        self._config = config
+        self._alpha = _order_of(claim, config.alpha)
+        self._threshold = renyi_threshold(claim, self._alpha)
+        split_seed, critic_seed = np.random.SeedSequence(config.seed).spawn(2)
+        self._split_seed = split_seed
+        self._estimator = DvRenyiEstimator(
+            DvRenyiEstimatorConfig(
+                alpha=self._alpha,
+                epochs=training.training_epochs,
+                batch_size=training.batch_size,
+                learning_rate=training.optimizer_learning_rate,
+                critic_bound=training.model_output_coordinate_bound,
+                seed=int(critic_seed.generate_state(1)[0]),
+            ),
+            base_model,
+        )
+
+    @property
+    def privacy_property(self) -> Any:
+        """The very property object that the config holds."""
+        return self._config.privacy_property
+
+    def estimate_lower_bound(
+        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
+    ) -> float:
+        """Returns `audit(...).lower_bound`: one-sided, 0.0 when nothing can be certified, never NaN."""
+        return self.audit(samples1, samples2, failure_probability).lower_bound
+
+    def reject_property(self, lower_bound: float) -> bool:
+        """Returns True when `lower_bound` exceeds the most that the claim allows.
+
+        Raises:
+          ValueError: `lower_bound` is NaN. A broken bound must not pass for a kept promise.
+        """
+        if math.isnan(lower_bound):
+            raise ValueError(f"lower_bound must be a number, got {lower_bound!r}")
+        return bool(lower_bound > self._threshold)
+
+    def audit(
+        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
+    ) -> BoundResult:
+        """Returns a lower bound on D_alpha(law of samples1 || law of samples2), with what decided it.
+
+        The bound exceeds the divergence with probability at most `failure_probability`, for any mechanism,
+        critic and sample size. The samples must be independent draws. The point estimate is the critic's
+        Donsker-Varadhan value on the certifying samples, 0.0 if that is negative.
+
+        Args:
+          samples1: independent outputs on the first dataset, shape (n,) or (n, d).
+          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ from n.
+          failure_probability: one-sided, in (0, 1), for this one statement.
+
+        Raises:
+          ValueError: malformed samples, fewer than 8 a side, or a failure probability outside (0, 1).
+
+        Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private
+        Machine Learning", definition 2.2, with one fixed critic on fresh samples in place of its uniform band
+        over all critics (theorem 3.2); Waudby-Smith and Ramdas (2024) for the bounds on the two means.
+        """
+        beta = check_failure_probability(failure_probability)
+        first, second = check_sample_pair(samples1, samples2, min_samples=_MIN_SAMPLES)
+        rng = np.random.default_rng(self._split_seed)
+        fit1, certify1 = _split(first, self._config.fit_fraction, rng)
+        fit2, certify2 = _split(second, self._config.fit_fraction, rng)
+        critic = self._estimator.estimate(fit1, fit2).critic
+        critic_values = _CriticValues(
+            critic(fit1), critic(fit2), critic(certify1), critic(certify2)
+        )
+        certificate = _CERTIFICATES[self._config.certificate](critic_values, self._alpha, beta)
+        point_estimate = donsker_varadhan_value(
+            critic_values.certify1, critic_values.certify2, self._alpha
+        )
+        return BoundResult(
+            lower_bound=certificate.lower_bound,
+            point_estimate=max(0.0, point_estimate),
+            threshold=self._threshold,
+            refuted=self.reject_property(certificate.lower_bound),
+            failure_probability=beta,
+            method=f"Donsker-Varadhan critic, {self._config.certificate} certificate",
+            alpha=self._alpha,
+            num_fit=(len(fit1), len(fit2)),
+            num_certify=(len(certify1), len(certify2)),
+            critic_range=certificate.critic_range,
+            seed=self._config.seed,
+            details=MappingProxyType(certificate.details),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _CriticValues:
+    """Critic values, each of shape (count,): two samples that were seen before and two fresh ones."""
+
+    fit1: NDArray[np.float64]
+    fit2: NDArray[np.float64]
+    certify1: NDArray[np.float64]
+    certify2: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Certificate:
+    lower_bound: float
+    critic_range: tuple[float, float]
+    details: dict[str, Any]
+
+
+def _betting_certificate(values: _CriticValues, alpha: float, beta: float) -> _Certificate:
+    """D >= alpha / (alpha - 1) log L_A - log U_B, L_A and U_B betting bounds on E_1[A] and E_2[B], each at beta / 2.
+
+    A = e^{(alpha - 1)(T - high)} and B = e^{alpha (T - high)} for T in [low, high]: both in (0, 1], and `high`
+    cancels, so nothing overflows at any order.
+    """
+    transform = _choose_transform(
+        values.fit1, values.fit2, alpha, beta, len(values.certify1), len(values.certify2)
+    )
+    numerator_mean = betting_lower_bound(
+        np.exp((alpha - 1.0) * transform.below_high(values.certify1)), beta / 2.0
+    )
+    denominator_mean = betting_upper_bound(
+        np.exp(alpha * transform.below_high(values.certify2)), beta / 2.0
+    )
+    bound = NOTHING_CERTIFIED
+    if numerator_mean > 0.0 and denominator_mean > 0.0:
+        bound = alpha / (alpha - 1.0) * math.log(numerator_mean) - math.log(denominator_mean)
+    return _Certificate(
+        lower_bound=max(NOTHING_CERTIFIED, bound),
+        critic_range=(transform.low, transform.high),
+        details={
+            "critic_scale": transform.scale,
+            "numerator_mean_lower_bound": numerator_mean,
+            "denominator_mean_upper_bound": denominator_mean,
+            "failure_probability_of_each_mean": beta / 2.0,
+        },
+    )
+
+
+_CERTIFICATES: dict[str, Callable[[_CriticValues, float, float], _Certificate]] = {
+    "betting": _betting_certificate
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Transform:
+    """T -> clip(scale T, low, high): still one fixed critic."""
+
+    scale: float
+    low: float
+    high: float
+
+    def below_high(self, critic_values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the transformed values minus `high`, all <= 0."""
+        return np.clip(self.scale * critic_values, self.low, self.high) - self.high
+
+
+def _choose_transform(
+    fit1: NDArray[np.float64],
+    fit2: NDArray[np.float64],
+    alpha: float,
+    beta: float,
+    num_certify1: int,
+    num_certify2: int,
+) -> _Transform:
+    """Returns the scale and the range with the best predicted bound, from the fitting samples alone.
+
+    The critic that estimates best is not the one that certifies best: e^{alpha T} of an unclipped critic has
+    a variance that no few hundred samples can bound.
+    """
+    log_term = math.log(2.0 / beta)
+    ends = np.unique(np.quantile(np.concatenate((fit1, fit2)), _RANGE_QUANTILES))
+    best_bound, best = -math.inf, _Transform(1.0, float(ends[0]), float(ends[-1]))
+    for scale in np.geomspace(_LARGEST_SCALE, 1.0 / alpha, _NUM_SCALES):
+        for low_index, low in enumerate(ends[:-1]):
+            for high in ends[low_index + 1 :]:
+                transform = _Transform(float(scale), float(scale * low), float(scale * high))
+                numerator = np.exp((alpha - 1.0) * transform.below_high(fit1))
+                denominator = np.exp(alpha * transform.below_high(fit2))
+                lower = numerator.mean() - _bernstein_radius(numerator, num_certify1, log_term)
+                upper = denominator.mean() + _bernstein_radius(denominator, num_certify2, log_term)
+                if lower <= 0.0:
+                    continue
+                bound = alpha / (alpha - 1.0) * math.log(lower) - math.log(min(1.0, upper))
+                if bound > best_bound:
+                    best_bound, best = bound, transform
+    return best
+
+
+def _bernstein_radius(values: NDArray[np.float64], count: int, log_term: float) -> float:
+    return math.sqrt(2.0 * float(values.var()) * log_term / count) + log_term / count
+
+
+def _split(
+    samples: NDArray[np.float64], fit_fraction: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    # A random split: mechanisms may return their outputs in an order that means something, and the betting
+    # bound needs the certifying samples in an order that nobody chose.
+    order = rng.permutation(len(samples))
+    num_fit = min(len(samples) - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * len(samples))))
+    return samples[order[:num_fit]], samples[order[num_fit:]]
+
+
+def _order_of(claim: Any, alpha: float | None) -> float:
+    if alpha is not None:
+        return float(alpha)
+    return claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ALPHA
