@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_int, check_order, check_real, check_seed
-from dvrenyi_plugin.divergences import renyi_bounded_range, renyi_pure_dp
+from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
 from dvrenyi_plugin.flows.particles import (
     ParticleDynamics,
@@ -160,31 +159,38 @@ class BirthDeathLangevinMechanism:
         return not self.config.ensemble
 
     @property
-    def mean_field_width(self) -> float:
-        """w(t), the width of the interval that holds the mean-field log ratio; infinite when nothing is claimed."""
+    def mean_field_certificate(self) -> Certificate | None:
+        """Certificate of the mean-field flow for all neighbours, or None when a bound it needs is not known.
+
+        Its time is the reaction's, birth_death_rate run_time.
+        """
         config = self.config
         oscillation = 0.0 if config.start is None else config.start_oscillation
         if config.loss_bounds is None or config.loss_sensitivity is None or oscillation is None:
-            return math.inf
+            return None
         low, high = config.loss_bounds
         initial = config.inverse_temperature * (high - low) + oscillation
-        decay = math.exp(-config.birth_death_rate * config.run_time)
-        return config.inverse_temperature * config.loss_sensitivity + 2.0 * decay * initial
+        return Certificate(
+            time=config.birth_death_rate * config.run_time,
+            oscillation_distance=config.inverse_temperature * config.loss_sensitivity,
+            initial_oscillation1=initial,
+            initial_oscillation2=initial,
+            has_reaction=config.birth_death_rate > 0.0,
+        )
 
     @property
     def claimed_privacy(self) -> list[PrivacyProperty]:
         """Pure DP, zCDP and Rényi DP of the mean-field law: claims to be audited, see `claim_basis`.
 
-        Empty when the config lacks the bounds that the claim is computed from.
+        Empty when there is no `mean_field_certificate`.
         """
-        width, alpha = self.mean_field_width, self.config.alpha
-        if not math.isfinite(width):
+        certificate, alpha = self.mean_field_certificate, self.config.alpha
+        if certificate is None:
             return []
-        renyi = min(renyi_bounded_range(alpha, width), renyi_pure_dp(alpha, width))
         return [
-            as_privacy_property(PureDp(width)),
-            as_privacy_property(ZeroConcentratedDp(width**2 / 8.0)),
-            as_privacy_property(RenyiDp(alpha, renyi)),
+            as_privacy_property(PureDp(certificate.pure_dp().value)),
+            as_privacy_property(ZeroConcentratedDp(certificate.zcdp().value)),
+            as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value)),
         ]
 
     def __call__(self, dataset: Any, num_samples: int) -> Array:
