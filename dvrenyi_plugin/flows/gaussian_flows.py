@@ -11,6 +11,7 @@ equation, solved by the linear flow of (X, Y) with S = X Y^{-1}, whose Y also ca
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,6 +80,16 @@ def wfr_flow(start: Gaussian, target: Gaussian, time: float) -> Gaussian:
     Y' = (L S + L - I/2) Y and m - b = e^{-t/2} Y^{-T} (m_0 - b).
     """
     time = check_real("time", time, at_least=0.0)
+    # X and Y grow like e^{(lambda + 1/2) t} at a rate for each eigenvalue: short pieces keep them well conditioned.
+    largest = float(np.linalg.eigvalsh(target.covariance)[0]) ** -1
+    pieces = max(1, math.ceil(time * (largest + 0.5)))
+    law = start
+    for _ in range(pieces):
+        law = _wfr_piece(law, target, time / pieces)
+    return law
+
+
+def _wfr_piece(start: Gaussian, target: Gaussian, time: float) -> Gaussian:
     size = start.mean.size
     identity = np.eye(size)
     precision = np.linalg.inv(target.covariance)

@@ -198,7 +198,7 @@ class Grid:
         cells = np.unravel_index(flat, self.shape)
         draws = generator.random((num_samples, self.dimension))
         for k, axis in enumerate(self.axes):
-            draws[:, k] = np.minimum(
-                axis.low + (cells[k] + draws[:, k]) * axis.width, np.nextafter(axis.high, axis.low)
-            )
+            # Rounding may reach a cell's right end, which belongs to the next cell.
+            right_ends = np.nextafter(axis.low + (cells[k] + 1) * axis.width, axis.low)
+            draws[:, k] = np.minimum(axis.low + (cells[k] + draws[:, k]) * axis.width, right_ends)
         return draws
