@@ -121,7 +121,7 @@ class TestKnownLogRatio:
         )
 
     def test_refuted_assumption_is_an_error(self):
-        with pytest.raises(ValueError, match="1 larger entries of 2, up to 1.5"):
+        with pytest.raises(ValueError, match=r"1 larger entries of 2, up to 1\.5"):
             bounded_loss_lower_bound(2.0, [0.0, 1.5], 1.0, 0.05)
 
     @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from types import MappingProxyType
 from typing import Any
 
@@ -84,18 +85,6 @@ class GdpBaselineTesterConfig:
         check_seed(self.seed)
 
 
-class _RateBounds:
-    """Clopper-Pearson bounds, each at `beta`, for every count that a threshold can have."""
-
-    def __init__(self, num_samples1: int, num_samples2: int, beta: float) -> None:
-        self.true_positive_lower = np.array(
-            [clopper_pearson_lower_bound(k, num_samples1, beta) for k in range(num_samples1 + 1)]
-        )
-        self.false_positive_upper = np.array(
-            [clopper_pearson_upper_bound(k, num_samples2, beta) for k in range(num_samples2 + 1)]
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class _BestThreshold:
     """The rule "sign * score >= threshold" with the largest mu, and its counts where it was chosen."""
@@ -170,7 +159,7 @@ class GdpBaselineTester:
             fit1, fit2, certify1, certify2 = first, second, first, second
         score = fit_linear_score(fit1, fit2) if first.shape[1] > 1 else _first_column
         signs = _SIGNS[self._config.score] if first.shape[1] == 1 else (1,)
-        rate_bounds = _RateBounds(len(fit1), len(fit2), beta)
+        rate_bounds = _rate_bounds(len(fit1), len(fit2), beta)
         best = max(
             (
                 _best_threshold(sign, sign * score(fit1), sign * score(fit2), rate_bounds)
@@ -243,16 +232,29 @@ class GdpBaselineTester:
                 return mu
 
 
+@functools.lru_cache(maxsize=8)  # one audit after another has the same counts and level
+def _rate_bounds(
+    num_samples1: int, num_samples2: int, beta: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Clopper-Pearson bounds, each at `beta`, for every count a threshold can have: lower ones on the
+    true-positive rate, shape (num_samples1 + 1,), upper ones on the false-positive rate."""
+    lower = [clopper_pearson_lower_bound(k, num_samples1, beta) for k in range(num_samples1 + 1)]
+    upper = [clopper_pearson_upper_bound(k, num_samples2, beta) for k in range(num_samples2 + 1)]
+    bounds = np.array(lower), np.array(upper)
+    for array in bounds:
+        array.setflags(write=False)
+    return bounds
+
+
 def _best_threshold(
     sign: int,
     scores1: NDArray[np.float64],
     scores2: NDArray[np.float64],
-    rate_bounds: _RateBounds,
+    rate_bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> _BestThreshold:
     counts = count_at_every_threshold(scores1, scores2)
     mu = gaussian_dp_mu_from_rates(
-        rate_bounds.true_positive_lower[counts.true_positives],
-        rate_bounds.false_positive_upper[counts.false_positives],
+        rate_bounds[0][counts.true_positives], rate_bounds[1][counts.false_positives]
     )
     best = int(np.argmax(mu))
     return _BestThreshold(

@@ -1,0 +1,189 @@
+"""The known-log-ratio tester against laws whose divergence is known."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from dvrenyi_plugin.bounds.theorems import bounded_loss_lower_bound, markov_lower_bound
+from dvrenyi_plugin.divergences import renyi_bernoulli, renyi_laplace, renyi_pure_dp
+from dvrenyi_plugin.interfaces import (
+    ApproximateDp,
+    GaussianDp,
+    PrivacyProperty,
+    PureDp,
+    RenyiDp,
+    ZeroConcentratedDp,
+)
+from dvrenyi_plugin.testers.likelihood_ratio_tester import (
+    LikelihoodRatioTester,
+    LikelihoodRatioTesterConfig,
+)
+
+RENYI = PrivacyProperty(renyi_dp=RenyiDp(1.25, 0.5))
+
+
+def laplace_log_ratio(samples):
+    """log of Laplace(1, 1) over Laplace(0, 1)."""
+    return np.abs(samples[:, 0]) - np.abs(samples[:, 0] - 1.0)
+
+
+def laplace_pair(seed, n):
+    rng = np.random.default_rng(seed)
+    return rng.laplace(1.0, 1.0, n), rng.laplace(0.0, 1.0, n)
+
+
+def build(claim=RENYI, log_ratio=laplace_log_ratio, **settings):
+    return LikelihoodRatioTester(
+        LikelihoodRatioTesterConfig(privacy_property=claim, log_ratio=log_ratio, **settings)
+    )
+
+
+def test_bounds_are_the_theorems_at_samples2():
+    first, second = laplace_pair(0, 1000)
+    logs = laplace_log_ratio(second[:, np.newaxis])
+    markov = build().audit(first, second, 0.05)
+    assert markov.lower_bound == markov_lower_bound(1.25, logs, 0.05)
+    assert "upper_bound" not in markov.details
+    bounded = build(certificate="bounded", largest_log_ratio=1.0).audit(first, second, 0.05)
+    assert bounded.lower_bound == bounded_loss_lower_bound(1.25, logs, 1.0, 0.05)
+    assert bounded.point_estimate == markov.point_estimate
+    assert bounded.num_certify == (0, 1000)
+    assert bounded.critic_range == (-math.inf, 1.0)
+    assert "B.3" in bounded.method and "3.1" in markov.method
+
+
+def test_interval_closes_in_on_the_truth_in_the_right_direction():
+    # D(law 1 || law 2) of unequal laws, and the other way round with the negated log ratio.
+    p, q, n = 0.6, 0.3, 200_000
+    logs = {
+        (p, q): lambda s: np.where(s[:, 0] == 1.0, math.log(p / q), math.log((1 - p) / (1 - q))),
+        (q, p): lambda s: np.where(s[:, 0] == 1.0, math.log(q / p), math.log((1 - q) / (1 - p))),
+    }
+    rng = np.random.default_rng(0)
+    values = {}
+    for (first, second), log_ratio in logs.items():
+        tester = build(
+            PrivacyProperty(renyi_dp=RenyiDp(3.0, 1.0)),
+            log_ratio,
+            certificate="bounded",
+            largest_log_ratio=math.log(2.0),
+        )
+        result = tester.audit(rng.binomial(1, first, n), rng.binomial(1, second, n), 0.05)
+        truth = renyi_bernoulli(3.0, first, second)
+        assert 0.95 * truth < result.lower_bound < truth
+        assert truth < result.details["upper_bound"] < 1.05 * truth
+        values[first] = result.lower_bound
+    assert abs(values[p] - values[q]) > 0.01  # the two directions differ and are told apart
+
+
+@pytest.mark.parametrize("certificate", ["markov", "bounded"])
+@pytest.mark.parametrize("beta", [0.05, 0.2])
+def test_coverage_at_the_claim(certificate, beta):
+    repeats, alpha = 1000, 2.0
+    truth = renyi_laplace(alpha, 1.0, 0.0)
+    tester = build(
+        PrivacyProperty(renyi_dp=RenyiDp(alpha, truth)),
+        certificate=certificate,
+        largest_log_ratio=1.0,
+    )
+    rng = np.random.default_rng(1)
+    below = above = 0
+    for _ in range(repeats):
+        result = tester.audit(rng.laplace(1.0, 1.0, 50), rng.laplace(0.0, 1.0, 50), beta)
+        below += result.refuted
+        above += result.details["upper_bound"] < truth
+    # One-sided binomial tests at 1e-3 each.
+    assert below <= binom.ppf(1.0 - 1e-3, repeats, beta)
+    assert above <= binom.ppf(1.0 - 1e-3, repeats, beta)
+
+
+def test_refutes_a_false_claim():
+    tester = build(
+        PrivacyProperty(renyi_dp=RenyiDp(1.25, 0.1)), certificate="bounded", largest_log_ratio=1.0
+    )
+    result = tester.audit(*laplace_pair(2, 20_000), 0.05)
+    assert result.refuted
+    assert tester.reject_property(result.lower_bound)
+    assert not tester.reject_property(0.1)
+    with pytest.raises(ValueError, match="lower_bound"):
+        tester.reject_property(math.nan)
+
+
+@pytest.mark.parametrize(
+    ("claim", "alpha", "threshold"),
+    [
+        (PrivacyProperty(pure_dp=PureDp(0.1)), 2.0, 0.0099586),
+        (PrivacyProperty(gaussian_dp=GaussianDp(0.5)), 2.0, 0.25),
+        (PrivacyProperty(zero_concentrated_dp=ZeroConcentratedDp(0.3)), 2.0, 0.6),
+        (RENYI, 1.25, 0.5),
+    ],
+)
+def test_claims_without_an_order_use_two(claim, alpha, threshold):
+    result = build(claim).audit(*laplace_pair(0, 10), 0.05)
+    assert result.alpha == alpha
+    assert result.threshold == pytest.approx(threshold, rel=1e-5)
+
+
+def test_order_can_be_set_for_claims_without_one():
+    result = build(PrivacyProperty(pure_dp=PureDp(1.0)), alpha=5.0).audit(
+        *laplace_pair(0, 10), 0.05
+    )
+    assert (result.alpha, result.threshold) == (5.0, renyi_pure_dp(5.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"claim": PrivacyProperty(approximate_dp=ApproximateDp(1.0, 1e-5))}, "no Rényi bound"),
+        ({"log_ratio": 3.0}, "log_ratio must be callable"),
+        ({"certificate": "chernoff"}, "certificate"),
+        ({"certificate": "bounded"}, "largest_log_ratio"),
+        ({"largest_log_ratio": -1.0}, "largest_log_ratio"),
+        ({"alpha": 2.0}, "alpha"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"seed": 0.5}, "seed"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        build(**settings)
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "message"),
+    [
+        (lambda s: s, r"shape \(10,\)"),
+        (lambda s: np.zeros(3), r"shape \(10,\)"),
+        (lambda s: np.full(len(s), np.nan), "10 NaN"),
+        (lambda s: np.full(len(s), np.inf), "inf"),
+    ],
+)
+def test_bad_log_ratio_values(log_ratio, message):
+    with pytest.raises(ValueError, match=message):
+        build(log_ratio=log_ratio).audit(*laplace_pair(0, 10), 0.05)
+
+
+def test_assumption_broken_by_the_data_is_an_error():
+    tester = build(certificate="bounded", largest_log_ratio=0.5)
+    with pytest.raises(ValueError, match="bounded-loss assumption"):
+        tester.audit(*laplace_pair(0, 100), 0.05)
+
+
+def test_caller_arrays_are_untouched_even_by_a_careless_log_ratio():
+    def careless(samples):
+        samples += 1.0
+        return samples[:, 0] * 0.0
+
+    first, second = laplace_pair(0, 10)
+    kept = second.copy()
+    build(log_ratio=careless).audit(first, second, 0.05)
+    assert (second == kept).all()
+
+
+def test_no_mass_under_law_one_certifies_nothing():
+    tester = build(log_ratio=lambda s: np.full(len(s), -np.inf))
+    result = tester.audit(*laplace_pair(0, 10), 0.05)
+    assert result.lower_bound == 0.0
+    assert result.point_estimate == -math.inf
