@@ -31,7 +31,7 @@ TRANSPORTS = (AUTO, EXPONENTIAL, IMPLICIT)
 
 # exp(-600) is a normal float with room for one more product; wider ranges go through logarithms.
 _LINEAR_RANGE = 600.0
-_DENSE_ENTRIES = 2**16
+_DENSE_ENTRIES = 2**14
 # Rates of exp(50) times 1/dx^2 still leave the squarings of the exponential in range.
 _DENSE_MAX_JUMP = 100.0
 

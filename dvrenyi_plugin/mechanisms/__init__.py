@@ -10,6 +10,11 @@ __getattr__, __all__ = lazy_exports(
             "BirthDeathLangevinMechanism",
             "BirthDeathLangevinMechanismConfig",
         ),
+        "broken_shk_mechanism": (
+            "BrokenShkMechanism",
+            "BrokenShkMechanismConfig",
+            "balanced_circle_pair",
+        ),
         "dp_sgd_config": ("DpSgdConfig",),
         "dp_sgd_models": ("build_model", "load_weights", "random_weights", "weights_of"),
         "ensemble_dp_sgd_mechanism": ("EnsembleDpSgdMechanism", "EnsembleDpSgdMechanismConfig"),
@@ -17,6 +22,13 @@ __getattr__, __all__ = lazy_exports(
         "gaussian_mechanism": ("GaussianMechanism", "GaussianMechanismConfig"),
         "langevin_mechanism": ("LangevinMechanism", "LangevinMechanismConfig"),
         "laplace_mechanism": ("LaplaceMechanism", "LaplaceMechanismConfig"),
+        "losses": (
+            "CallableLoss",
+            "CircularMeanLoss",
+            "LogisticLoss",
+            "MeanLoss",
+            "QuantileLoss",
+        ),
         "opacus_dp_sgd_mechanism": ("OpacusDpSgdMechanism", "OpacusDpSgdMechanismConfig"),
         "shk_exponential_mechanism": (
             "ShkExponentialMechanism",

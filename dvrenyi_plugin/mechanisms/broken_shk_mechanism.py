@@ -1,0 +1,94 @@
+"""SHK samplers that break their claim, each in one way, and a pair of datasets on which it shows.
+
+For tests and benchmarks of auditors: the laws are known, so it is known by how much a claim is broken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._validation import check_choice, check_int, check_real
+from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.flows.splitting import SHK, run_flow
+from dvrenyi_plugin.mechanisms.flow_mechanism import FlowMechanismConfig
+from dvrenyi_plugin.mechanisms.grid_mechanism import FloatArray
+from dvrenyi_plugin.mechanisms.shk_exponential_mechanism import (
+    ShkExponentialMechanism,
+    ShkExponentialMechanismConfig,
+)
+
+WRONG_TEMPERATURE = "wrong_temperature"
+DATA_DEPENDENT_START = "data_dependent_start"
+UNDERSTATED_SENSITIVITY = "understated_sensitivity"
+DEFECTS = (WRONG_TEMPERATURE, DATA_DEPENDENT_START, UNDERSTATED_SENSITIVITY)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BrokenShkMechanismConfig(ShkExponentialMechanismConfig):
+    """Settings of a broken sampler: those it pretends to follow and:
+
+    Attributes:
+      defect: "wrong_temperature" runs at `factor` times the inverse temperature it claims for;
+        "data_dependent_start" starts from exp(-factor beta L_D), to be near the optimum at once, and stops after a
+        twentieth of `run_time`, but claims a uniform start and all of `run_time`;
+        "understated_sensitivity" divides the sensitivity in its claim by `factor`.
+      factor: > 1.
+    """
+
+    defect: str = WRONG_TEMPERATURE
+    factor: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("defect", self.defect, DEFECTS)
+        check_real("factor", self.factor, above=1.0)
+
+
+class BrokenShkMechanism(ShkExponentialMechanism):
+    """An SHK sampler whose `claimed_privacy` does not hold.
+
+    On `balanced_circle_pair(20)` with CircularMeanLoss(num_records=20), inverse_temperature 5, run_time 6 and factor 4
+    the exact D_2 is 1.349, 0.686 and 0.120 for the three defects in the order of `DEFECTS`: 5.1, 2.6 and 5.4 times
+    the claim. The honest sampler has 0.120 there, 0.46 times its claim.
+    """
+
+    config: BrokenShkMechanismConfig
+
+    def __init__(self, config: BrokenShkMechanismConfig) -> None:
+        super().__init__(config)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is claimed, wrongly."""
+        honest = super().certificate
+        if self.config.defect != UNDERSTATED_SENSITIVITY:
+            return honest
+        return dataclasses.replace(
+            honest, oscillation_distance=honest.oscillation_distance / self.config.factor
+        )
+
+    def _compute_law(self, dataset: Any) -> FloatArray:
+        settings: FlowMechanismConfig = self.config
+        potential, start, time = self.potential(dataset), self._start, settings.run_time
+        if self.config.defect == WRONG_TEMPERATURE:
+            potential = self.config.factor * potential
+        elif self.config.defect == DATA_DEPENDENT_START:
+            start, time = -self.config.factor * potential, time / 20.0
+        return run_flow(self.grid, potential, time, start, settings.flow_config(SHK)).final
+
+
+def balanced_circle_pair(num_records: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns neighbouring datasets of angles, shape (num_records, 1), on which the circular mean leaks most.
+
+    All records but the first are spread evenly over the circle, so they cancel in the loss; the first is 0 in one
+    dataset and pi in the other.
+    """
+    num_records = check_int("num_records", num_records, at_least=3)
+    others = 2.0 * math.pi * np.arange(num_records - 1) / (num_records - 1) - math.pi
+    first, second = np.concatenate([[0.0], others]), np.concatenate([[math.pi], others])
+    return first[:, np.newaxis], second[:, np.newaxis]

@@ -1,0 +1,103 @@
+"""What the samplers that run a flow share: a start that knows no data, a running time, its certificate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dvrenyi_plugin._validation import check_real
+from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.flows.splitting import SHK, FlowConfig, FlowPath, run_flow
+from dvrenyi_plugin.flows.transport import AUTO
+from dvrenyi_plugin.mechanisms.grid_mechanism import FloatArray, GridMechanism, GridMechanismConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlowMechanismConfig(GridMechanismConfig):
+    """Settings of a flow on a grid: those of `GridMechanismConfig` and:
+
+    Attributes:
+      run_time: flow time t >= 0.
+      num_steps: steps of the splitting, >= 1; None takes ten a unit of time. The claim holds for any number.
+      transport: "auto", "exponential" or "implicit"; see `dvrenyi_plugin.flows.transport`.
+      start: maps midpoints of shape (m, d) to log rho_0 up to a constant, shape (m,), without a look at data; None
+        is uniform.
+    """
+
+    run_time: float
+    num_steps: int | None = None
+    transport: str = AUTO
+    start: Callable[[FloatArray], Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_real("run_time", self.run_time, at_least=0.0)
+        if self.start is not None and not callable(self.start):
+            raise ValueError(f"start must be callable or None, got {self.start!r}")
+        self.flow_config(SHK)
+
+    def flow_config(self, dynamics: str, record_every: int | None = None) -> FlowConfig:
+        """Returns how the flow is advanced."""
+        return FlowConfig(
+            dynamics=dynamics,
+            num_steps=self.num_steps,
+            transport=self.transport,
+            max_jump=self.max_jump,
+            record_every=record_every,
+        )
+
+
+class FlowMechanism(GridMechanism):
+    """A flow from a data-free start, stopped at `run_time`, then a draw from its law."""
+
+    dynamics = SHK
+
+    def __init__(self, config: FlowMechanismConfig) -> None:
+        super().__init__(config)
+        self._flow_settings = config
+        self._start = (
+            np.zeros(self.grid.shape) if config.start is None else self.grid.evaluate(config.start)
+        )
+
+    @property
+    def initial_oscillation(self) -> float:
+        """Bound on osc(log rho_0 / pi_D) over all datasets: the start's own plus beta times the loss's."""
+        return float(self.grid.oscillation(self._start)) + self._flow_settings.potential_oscillation
+
+    @property
+    def certificate(self) -> Certificate:
+        """What holds for every pair of neighbours at `run_time`, without a look at data."""
+        return Certificate(
+            time=self._flow_settings.run_time,
+            oscillation_distance=self._flow_settings.oscillation_distance,
+            initial_oscillation1=self.initial_oscillation,
+            initial_oscillation2=self.initial_oscillation,
+            has_reaction=self.dynamics == SHK,
+        )
+
+    def pair_certificate(self, dataset1: Any, dataset2: Any) -> Certificate:
+        """Returns the certificate of one known pair of datasets: sharper, but it looks at the data."""
+        return Certificate.for_pair(
+            self.grid,
+            self.potential(dataset1),
+            self.potential(dataset2),
+            self._flow_settings.run_time,
+            self._start,
+            has_reaction=self.dynamics == SHK,
+        )
+
+    def flow(self, dataset: Any, record_every: int | None = None) -> FlowPath:
+        """Returns the laws along the run; the last one is `grid_law`."""
+        return run_flow(
+            self.grid,
+            self.potential(dataset),
+            self._flow_settings.run_time,
+            self._start,
+            self._flow_settings.flow_config(self.dynamics, record_every),
+        )
+
+    def _compute_law(self, dataset: Any) -> FloatArray:
+        return self.flow(dataset).final

@@ -1,0 +1,339 @@
+"""Bounded losses for exponential-mechanism samplers, with the two numbers a certificate needs.
+
+A loss L_D(theta) is a sum over records divided by a *public* number of records, so that adding, removing or
+replacing one record changes it by a bounded amount, whatever the records are: they are wrapped or clipped into the
+domain first. `sensitivity` bounds osc(L_D - L_D') over all such neighbours, `oscillation` bounds osc(L_D) over all
+datasets. Constants in theta never matter, hence oscillations and not sup norms.
+
+Every loss is called as `loss(points, dataset)`, points of shape (m, d), and returns shape (m,).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_samples
+from dvrenyi_plugin.flows.grid import PERIODIC, REFLECTING, Axis
+
+FloatArray = NDArray[np.float64]
+
+_RECORDS_PER_BLOCK = 512
+
+
+class Loss(Protocol):
+    """A loss over a torus or a box; see the module's docstring."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a point, 1 to 3."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest value that any dataset can give."""
+
+    @property
+    def oscillation(self) -> float:
+        """Bound on max - min over the points, for any dataset."""
+
+    @property
+    def sensitivity(self) -> float:
+        """Bound on the oscillation of the difference between neighbouring datasets."""
+
+    def axis(self, cells: int) -> Axis:
+        """Returns one of the domain's axes (all are alike) with `cells` cells."""
+
+    def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        """Returns the loss at points of shape (m, dimension), shape (m,)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CircularMeanLoss:
+    """Mean of sum_k (1 - cos(theta_k - y_k)) over records that are angles: its minimiser is the circular mean.
+
+    Attributes:
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      dimension: angles in a record, 1 to 3.
+    """
+
+    num_records: int
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        check_int("num_records", self.num_records, at_least=1)
+        check_int("dimension", self.dimension, at_least=1, at_most=3)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 2.0 * self.dimension)
+
+    @property
+    def oscillation(self) -> float:
+        return 2.0 * self.dimension
+
+    @property
+    def sensitivity(self) -> float:
+        # cos(theta - y') - cos(theta - y) has amplitude 2 |sin((y - y') / 2)| <= 2, so oscillation 4.
+        return 4.0 * self.dimension / self.num_records
+
+    def axis(self, cells: int) -> Axis:
+        return Axis(-math.pi, math.pi, cells, PERIODIC)
+
+    def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        records = _records(dataset, self.num_records, self.dimension)
+        cosines, sines = np.cos(records).sum(axis=0), np.sin(records).sum(axis=0)
+        match = np.cos(points) @ cosines + np.sin(points) @ sines
+        return np.asarray((len(records) * self.dimension - match) / self.num_records)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeanLoss:
+    """Mean squared distance to the records, in a box: its minimiser is the mean of the clipped records.
+
+    Attributes:
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      low: lower end of every coordinate.
+      high: upper end of every coordinate.
+      dimension: 1 to 3.
+    """
+
+    num_records: int
+    low: float = 0.0
+    high: float = 1.0
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        check_int("num_records", self.num_records, at_least=1)
+        check_int("dimension", self.dimension, at_least=1, at_most=3)
+        check_real("high", self.high, above=check_real("low", self.low))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, self.oscillation)
+
+    @property
+    def oscillation(self) -> float:
+        return self.dimension * (self.high - self.low) ** 2
+
+    @property
+    def sensitivity(self) -> float:
+        # |theta - y|^2 - |theta - y'|^2 is linear in theta with slopes 2 |y_k - y_k'| <= 2 (high - low).
+        return 2.0 * self.oscillation / self.num_records
+
+    def axis(self, cells: int) -> Axis:
+        return Axis(self.low, self.high, cells, REFLECTING)
+
+    def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        records = _records(dataset, self.num_records, self.dimension)
+        # Centred at the box: no digits are lost for a box far from zero.
+        centre = (self.low + self.high) / 2.0
+        records = np.clip(records, self.low, self.high) - centre
+        offsets = points - centre
+        total = (
+            len(records) * np.sum(offsets**2, axis=1)
+            - 2.0 * offsets @ records.sum(axis=0)
+            + np.sum(records**2)
+        )
+        return np.asarray(np.maximum(total, 0.0) / self.num_records)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuantileLoss:
+    """Mean pinball loss on an interval: its minimiser is a quantile of the clipped records.
+
+    Attributes:
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      low: lower end of the interval.
+      high: upper end of the interval.
+      quantile: in (0, 1); 0.5 is the median.
+    """
+
+    num_records: int
+    low: float = 0.0
+    high: float = 1.0
+    quantile: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_int("num_records", self.num_records, at_least=1)
+        check_real("high", self.high, above=check_real("low", self.low))
+        check_real("quantile", self.quantile, above=0.0, below=1.0)
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, self.oscillation)
+
+    @property
+    def oscillation(self) -> float:
+        return max(self.quantile, 1.0 - self.quantile) * (self.high - self.low)
+
+    @property
+    def sensitivity(self) -> float:
+        # The slopes of two pinball losses differ by 1 between the two records and by 0 elsewhere.
+        return (self.high - self.low) / self.num_records
+
+    def axis(self, cells: int) -> Axis:
+        return Axis(self.low, self.high, cells, REFLECTING)
+
+    def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        records = _records(dataset, self.num_records, 1)[:, 0]
+        records = np.sort(np.clip(records, self.low, self.high) - self.low)
+        theta = points[:, 0] - self.low
+        sums = np.concatenate([[0.0], np.cumsum(records)])
+        below = np.searchsorted(records, theta)
+        under = theta * below - sums[below]
+        over = sums[-1] - sums[below] - theta * (len(records) - below)
+        total = (1.0 - self.quantile) * under + self.quantile * over
+        return np.asarray(np.maximum(total, 0.0) / self.num_records)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogisticLoss:
+    """Mean logistic loss log(1 + exp(-y x . theta)) over the box [-radius, radius]^dimension.
+
+    A dataset is an array of shape (n, dimension + 1) with the label in the last column, or a pair (features, labels).
+    Labels above 0 count as +1, the others as -1. Features are scaled down to Euclidean norm 1.
+
+    Attributes:
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      dimension: features in a record, 1 to 3.
+      radius: half the side of the box, > 0.
+    """
+
+    num_records: int
+    dimension: int = 2
+    radius: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_int("num_records", self.num_records, at_least=1)
+        check_int("dimension", self.dimension, at_least=1, at_most=3)
+        check_real("radius", self.radius, above=0.0)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, float(np.logaddexp(0.0, self.oscillation)))
+
+    @property
+    def oscillation(self) -> float:
+        # |x . theta| <= r = radius sqrt(d), and log(1 + e^r) - log(1 + e^-r) = r.
+        return self.radius * math.sqrt(self.dimension)
+
+    @property
+    def sensitivity(self) -> float:
+        return 2.0 * self.oscillation / self.num_records
+
+    def axis(self, cells: int) -> Axis:
+        return Axis(-self.radius, self.radius, cells, REFLECTING)
+
+    def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        if isinstance(dataset, tuple):
+            features, labels = dataset
+            dataset = np.column_stack([np.asarray(features), np.asarray(labels)])
+        records = _records(dataset, self.num_records, self.dimension + 1)
+        features = records[:, :-1]
+        norms = np.linalg.norm(features, axis=1, keepdims=True)
+        signed = features / np.maximum(norms, 1.0) * np.where(records[:, -1:] > 0.0, 1.0, -1.0)
+        total = np.zeros(len(points))
+        for first in range(0, len(signed), _RECORDS_PER_BLOCK):
+            margins = points @ signed[first : first + _RECORDS_PER_BLOCK].T
+            total += np.logaddexp(0.0, -margins).sum(axis=1)
+        return total / self.num_records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CallableLoss:
+    """Any loss with bounds and a sensitivity that its author vouches for.
+
+    The bounds are checked wherever the loss is evaluated. The sensitivity cannot be: if it is wrong, so is every
+    claim that rests on it.
+
+    Attributes:
+      function: maps (points of shape (m, dimension), dataset) to values of shape (m,).
+      bounds: (low, high), holding for every dataset.
+      sensitivity: bound on max - min over points of the difference between neighbouring datasets' losses, >= 0.
+      dimension: 1 to 3.
+      low: lower end of every coordinate.
+      high: upper end of every coordinate.
+      boundary: "periodic" (a torus) or "reflecting" (a box).
+    """
+
+    function: Callable[[FloatArray, Any], Any]
+    bounds: tuple[float, float]
+    sensitivity: float
+    dimension: int = 1
+    low: float = -math.pi
+    high: float = math.pi
+    boundary: str = PERIODIC
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ValueError(f"function must be callable, got {self.function!r}")
+        if not isinstance(self.bounds, tuple) or len(self.bounds) != 2:
+            raise ValueError(f"bounds must be a pair (low, high), got {self.bounds!r}")
+        check_real("bounds[1]", self.bounds[1], at_least=check_real("bounds[0]", self.bounds[0]))
+        check_real("sensitivity", self.sensitivity, at_least=0.0)
+        check_int("dimension", self.dimension, at_least=1, at_most=3)
+        check_real("high", self.high, above=check_real("low", self.low))
+        check_choice("boundary", self.boundary, (PERIODIC, REFLECTING))
+
+    @property
+    def oscillation(self) -> float:
+        return self.bounds[1] - self.bounds[0]
+
+    def axis(self, cells: int) -> Axis:
+        return Axis(self.low, self.high, cells, self.boundary)
+
+    def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        values = np.asarray(self.function(points, dataset), dtype=np.float64)
+        if values.shape != (len(points),):
+            raise ValueError(
+                f"function must return shape ({len(points)},) for {len(points)} points, got shape {values.shape}"
+            )
+        return values
+
+
+def check_loss_values(values: FloatArray, bounds: tuple[float, float]) -> FloatArray:
+    """Returns loss values that are finite and inside their bounds (up to rounding).
+
+    Raises:
+      ValueError: with the extreme values found.
+    """
+    low, high = bounds
+    slack = 1e-9 * max(1.0, abs(low), abs(high))
+    smallest, largest = float(np.min(values)), float(np.max(values))
+    # Written so that NaN fails.
+    if not (smallest >= low - slack and largest <= high + slack):
+        raise ValueError(
+            f"loss must stay inside its bounds [{low:g}, {high:g}], got values from {smallest:g} to {largest:g}"
+        )
+    return values
+
+
+def _records(dataset: Any, num_records: int, columns: int) -> FloatArray:
+    records = check_samples("dataset", dataset, min_samples=0)
+    if records.shape[1] != columns:
+        raise ValueError(f"dataset must have {columns} columns, got shape {np.shape(dataset)}")
+    if len(records) > num_records:
+        raise ValueError(
+            f"dataset must have at most num_records = {num_records} records, got {len(records)}"
+        )
+    return records
+
+
+__all__ = [
+    "CallableLoss",
+    "CircularMeanLoss",
+    "LogisticLoss",
+    "Loss",
+    "MeanLoss",
+    "QuantileLoss",
+    "check_loss_values",
+]
