@@ -119,11 +119,14 @@ class Grid:
         coordinates = np.meshgrid(*(axis.midpoints for axis in self.axes), indexing="ij")
         return np.stack([c.ravel() for c in coordinates], axis=-1)
 
-    def evaluate(self, function: Callable[[FloatArray], ArrayLike]) -> FloatArray:
-        """Returns `function(midpoints)` on the grid.
+    def evaluate(
+        self, function: Callable[[FloatArray], ArrayLike], name: str = "function"
+    ) -> FloatArray:
+        """Returns `function(midpoints)` on the grid, shape `shape`.
 
         Args:
           function: maps points of shape (num_cells, dimension) to values of shape (num_cells,).
+          name: of the function, for messages.
 
         Raises:
           ValueError: the values have another shape or are not all finite.
@@ -131,10 +134,10 @@ class Grid:
         values = np.asarray(function(self.midpoints()), dtype=np.float64)
         if values.shape != (self.num_cells,):
             raise ValueError(
-                f"function must return shape ({self.num_cells},) for {self.num_cells} points, got"
+                f"{name} must return shape ({self.num_cells},) for {self.num_cells} points, got"
                 f" shape {values.shape}"
             )
-        return self.check_values("function", values.reshape(self.shape))
+        return self.check_values(name, values.reshape(self.shape))
 
     def check_values(self, name: str, values: Any) -> FloatArray:
         """Returns finite values of shape (..., *shape) as float64.

@@ -59,7 +59,9 @@ class FlowMechanism(GridMechanism):
         super().__init__(config)
         self._flow_settings = config
         self._start = (
-            np.zeros(self.grid.shape) if config.start is None else self.grid.evaluate(config.start)
+            np.zeros(self.grid.shape)
+            if config.start is None
+            else self.grid.evaluate(config.start, "start")
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.splitting import SHK
 from dvrenyi_plugin.flows.stability import time_for_width
 from dvrenyi_plugin.mechanisms.flow_mechanism import FlowMechanism, FlowMechanismConfig
@@ -37,5 +38,6 @@ class ShkExponentialMechanism(FlowMechanism):
         Raises:
           ValueError: epsilon is not above beta times the sensitivity, which no running time goes below.
         """
-        initial = self.initial_oscillation
-        return time_for_width(epsilon, self.config.oscillation_distance, 2.0 * initial)
+        floor = self.config.oscillation_distance
+        epsilon = check_real("epsilon", epsilon, above=floor)
+        return time_for_width(epsilon, floor, 2.0 * self.initial_oscillation)
