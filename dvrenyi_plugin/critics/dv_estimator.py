@@ -344,32 +344,33 @@ def _minibatches(
     largest = max(len(side) for side in sides)
     if batch_size >= largest:
         return [sides]
-    orders = [torch.from_numpy(rng.permutation(len(side))) for side in sides]
+    order_q, order_p = (torch.from_numpy(rng.permutation(len(side))) for side in sides)
     batches = []
     for start in range(0, largest, batch_size):
         positions = torch.arange(start, min(start + batch_size, largest))
-        batches.append(
-            tuple(
-                side[order[positions % len(side)]]
-                for side, order in zip(sides, orders, strict=True)
-            )
-        )
-    return batches  # type: ignore[return-value]
+        batch_q = data.training_q[order_q[positions % len(order_q)]]
+        batch_p = data.training_p[order_p[positions % len(order_p)]]
+        batches.append((batch_q, batch_p))
+    return batches
 
 
 def _choose_range(
     network: CriticNetwork, data: _Data, critic_bound: float | None
 ) -> tuple[float, float]:
-    """Returns the range that keeps about sqrt(n) samples of each law beyond each end.
+    """Returns the range that the samples of both laws can check.
 
-    E_P[e^{alpha T}] is carried by the largest values of T, where the denominator has few samples or none: a
-    critic that grows on there is not checked by any sample.
+    E_P[e^{alpha T}] is carried by the largest values of T, where the denominator has few samples or none. The
+    range leaves about sqrt(n) samples of the numerator above it and of the denominator below it. Nor does it
+    pass log(n / 2): the critic comes from a classifier, so T estimates log dQ/dP, and of n denominator samples
+    at most n e^{-t} are expected where that exceeds t.
     """
     with torch.no_grad():
         values_q = network(data.training_q).double().numpy()
         values_p = network(data.training_p).double().numpy()
     low = float(np.quantile(values_p, 1.0 / math.sqrt(len(values_p))))
     high = float(np.quantile(values_q, 1.0 - 1.0 / math.sqrt(len(values_q))))
+    low = max(low, -math.log(max(len(values_q), MIN_SAMPLES) / 2.0))
+    high = min(high, math.log(max(len(values_p), MIN_SAMPLES) / 2.0))
     if critic_bound is not None:
         low, high = max(low, -critic_bound), min(high, critic_bound)
     if high - low < _SMALLEST_WIDTH:
