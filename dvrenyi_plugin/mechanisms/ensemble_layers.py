@@ -121,43 +121,72 @@ class LinearLayer(StackLayer):
 
 
 class Conv2dLayer(StackLayer):
-    """nn.Conv2d without groups, with zero padding: a linear map of unfolded patches."""
+    """nn.Conv2d without groups, with zero padding: a linear map of patches of the input.
+
+    Channels come last in memory throughout (shapes stay torch's): patches are then copied in long runs, and
+    pooling works on whole vectors, which together save half of a small network's step on a CPU.
+    """
 
     module: nn.Conv2d
 
     def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
         conv = self.module
         num_models = weights[0].shape[0]
+        if inputs.shared:
+            return self._forward_patches(weights, inputs)
         biases = weights[1].unbind() if len(weights) == 2 else [None] * num_models
-        values = [inputs.values] * num_models if inputs.shared else inputs.values.unbind()
         outputs = [
-            F.conv2d(value, weight, bias, conv.stride, conv.padding, conv.dilation)
-            for value, weight, bias in zip(values, weights[0].unbind(), biases, strict=True)
+            F.conv2d(
+                values.contiguous(memory_format=torch.channels_last),
+                weight,
+                bias,
+                conv.stride,
+                conv.padding,
+                conv.dilation,
+            ).permute(0, 2, 3, 1)
+            for values, weight, bias in zip(
+                inputs.values.unbind(), weights[0].unbind(), biases, strict=True
+            )
         ]
-        return outputs[0].unsqueeze(0) if num_models == 1 else torch.stack(outputs)
+        stack = outputs[0].unsqueeze(0) if num_models == 1 else torch.stack(outputs)
+        return stack.permute(0, 1, 4, 2, 3)
+
+    def _forward_patches(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
+        """The patches of shared inputs exist already: one matrix product for each model."""
+        patches = self._patches(inputs, 0)
+        num_models, channels = weights[0].shape[:2]
+        matrix = weights[0].permute(0, 3, 4, 2, 1).reshape(num_models, -1, channels)
+        values = patches.flatten(0, 1).expand(num_models, -1, -1)
+        if len(weights) == 2:
+            outputs = torch.baddbmm(weights[1].unsqueeze(1), values, matrix)
+        else:
+            outputs = torch.bmm(values, matrix)
+        height, width = self._output_size(inputs.values)
+        shape = (num_models, patches.shape[0], height, width, channels)
+        return outputs.view(shape).permute(0, 1, 4, 2, 3)
 
     def squared_norms(
         self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        num_models, num_examples, channels = gradients.shape[:3]
-        flat = gradients.reshape(num_models, num_examples, channels, -1)
-        fan_in = weights[0][0, 0].numel()
-        ghost = self._ghost_is_cheaper(channels, fan_in, flat.shape[3])
-        norms, products = [], []
+        num_models, _, channels = gradients.shape[:3]
+        # (models, n, positions, channels)
+        flat = gradients.permute(0, 1, 3, 4, 2).flatten(2, 3).contiguous()
+        ghost = self._ghost_is_cheaper(channels, weights[0][0, 0].numel(), flat.shape[2])
+        norms, products, biases = [], [], []
+        ones = flat.new_ones((flat.shape[1], 1, flat.shape[2]))
         for model in range(num_models):
             patches = self._patches(inputs, model)
             if ghost:
-                inner = torch.bmm(patches.transpose(1, 2), patches)
-                inner *= torch.bmm(flat[model].transpose(1, 2), flat[model])
+                inner = torch.bmm(patches, patches.transpose(1, 2))
+                inner *= torch.bmm(flat[model], flat[model].transpose(1, 2))
                 norms.append(inner.flatten(1).sum(1).clamp_(min=0.0))
             else:
-                products.append(torch.bmm(flat[model], patches.transpose(1, 2)).flatten(1))
+                products.append(torch.bmm(flat[model].transpose(1, 2), patches).flatten(1))
                 norms.append(_squares(products[-1]))
-        squares = torch.stack(norms)
-        kept = (flat,) if ghost else (flat, *products)
-        if len(weights) == 1:
-            return squares, kept
-        return squares + _squares(flat.sum(3)), kept
+            if len(weights) == 2:
+                biases.append(torch.bmm(ones, flat[model]).squeeze(1))
+                norms[-1] = norms[-1] + _squares(biases[-1])
+        return torch.stack(norms), (flat, *products, *biases)
 
     def add_clipped_sum(
         self,
@@ -166,19 +195,20 @@ class Conv2dLayer(StackLayer):
         kept: tuple[Tensor, ...],
         factors: Tensor,
     ) -> None:
-        flat, products = kept[0], kept[1:]
-        for model in range(factors.shape[0]):
-            if products:
-                weight_sum = sums[0][model].view(-1)
-                weight_sum.addmv_(products[model].t(), factors[model])
+        num_models = factors.shape[0]
+        flat, direct = kept[0], len(kept) - 1 == num_models * len(sums)
+        for model in range(num_models):
+            weight_sum = sums[0][model]
+            channels, depth, height, width = weight_sum.shape
+            if direct:
+                total = torch.mv(kept[1 + model].t(), factors[model])
             else:
-                weight_sum = sums[0][model].flatten(
-                    1
-                )  # a view: parameters are contiguous per model
-                scaled = flat[model] * factors[model][:, None, None]
-                weight_sum.addbmm_(scaled, self._patches(inputs, model).transpose(1, 2))
+                patches = self._patches(inputs, model).flatten(0, 1)
+                scaled = (flat[model] * factors[model][:, None, None]).flatten(0, 1)
+                total = torch.mm(scaled.t(), patches)
+            weight_sum += total.view(channels, height, width, depth).permute(0, 3, 1, 2)
             if len(sums) == 2:
-                sums[1][model].addmv_(flat[model].sum(2).t(), factors[model])
+                sums[1][model].addmv_(kept[model - num_models].t(), factors[model])
 
     def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
         channels, positions = output_shape[0], output_shape[1] * output_shape[2]
@@ -195,16 +225,43 @@ class Conv2dLayer(StackLayer):
     def _ghost_is_cheaper(channels: int, fan_in: int, positions: int) -> bool:
         return positions**2 * (channels + fan_in) < _MEMORY_COST * channels * fan_in
 
+    def _output_size(self, values: Tensor) -> tuple[int, int]:
+        conv = self.module
+        padding = conv.padding
+        assert not isinstance(padding, str)
+        height, width = (
+            (values.shape[axis - 2] + 2 * padding[axis] - conv.dilation[axis] * (kernel - 1) - 1)
+            // conv.stride[axis]
+            + 1
+            for axis, kernel in enumerate(conv.kernel_size)
+        )
+        return height, width
+
     def _patches(self, inputs: LayerInput, model: int) -> Tensor:
-        """Returns the unfolded patches, shape (n, fan_in, positions); shared ones are kept."""
+        """Returns the patches, shape (n, positions, fan_in); kept with the input."""
         key = "patches" if inputs.shared else f"patches {model}"
         if key not in inputs.cache:
             conv = self.module
             padding = conv.padding
             assert not isinstance(padding, str)
-            inputs.cache[key] = F.unfold(
-                inputs.of_model(model), conv.kernel_size, conv.dilation, padding, conv.stride
+            values = inputs.of_model(model)
+            height, width = self._output_size(values)
+            values = values.permute(0, 2, 3, 1)
+            if any(padding):
+                values = F.pad(values, (0, 0, padding[1], padding[1], padding[0], padding[0]))
+            example, row, column, channel = values.stride()
+            windows = values.as_strided(
+                (len(values), height, width, *conv.kernel_size, values.shape[3]),
+                (
+                    example,
+                    row * conv.stride[0],
+                    column * conv.stride[1],
+                    row * conv.dilation[0],
+                    column * conv.dilation[1],
+                    channel,
+                ),
             )
+            inputs.cache[key] = windows.reshape(len(values), height * width, -1)
         return inputs.cache[key]
 
 
@@ -364,5 +421,6 @@ def stack_layer(module: nn.Module, input_rank: int) -> StackLayer:
 
 
 def _squares(values: Tensor) -> Tensor:
-    """Returns squared norms along the last axis."""
-    return values.square().sum(-1)
+    """Returns squared norms along the last axis, without a temporary copy."""
+    norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
+    return norms.square()
