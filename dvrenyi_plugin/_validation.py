@@ -36,7 +36,10 @@ def check_real(
     )
     if not is_number or isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond the largest float
+        number = math.inf
     inside = (
         math.isfinite(number)
         and (above is None or number > above)
@@ -120,6 +123,8 @@ def check_samples(name: str, samples: Any, *, min_samples: int = 2) -> NDArray[n
     Raises:
       ValueError: wrong rank or dtype, no columns, too few rows, NaN or infinite entries.
     """
+    if np.ma.is_masked(samples):
+        raise ValueError(f"{name} must hold no masked entries, got a masked array")
     try:
         array = np.asarray(samples)
     except ValueError as error:

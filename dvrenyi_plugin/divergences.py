@@ -26,10 +26,12 @@ def renyi_gaussian(
     alpha = check_order(alpha)
     mean1, mean2 = check_real("mean1", mean1), check_real("mean2", mean2)
     std1, std2 = check_real("std1", std1, above=0.0), check_real("std2", std2, above=0.0)
-    mixed_variance = alpha * std2**2 + (1.0 - alpha) * std1**2
-    if mixed_variance <= 0.0:
+    # log1p of a difference, because near order 1 the quotient below is 0 / 0.
+    excess = (alpha - 1.0) * (1.0 - (std1 / std2) ** 2)
+    if excess <= -1.0:
         return math.inf
-    shape = math.log(std2 / std1) + math.log(std2**2 / mixed_variance) / (2.0 * (alpha - 1.0))
+    mixed_variance = std2**2 * (1.0 + excess)
+    shape = math.log(std2 / std1) - math.log1p(excess) / (2.0 * (alpha - 1.0))
     return max(0.0, shape + alpha * (mean1 - mean2) ** 2 / (2.0 * mixed_variance))
 
 
@@ -43,10 +45,11 @@ def renyi_laplace(alpha: float, location1: float, location2: float, scale: float
     alpha = check_order(alpha)
     scale = check_real("scale", scale, above=0.0)
     shift = abs(check_real("location1", location1) - check_real("location2", location2)) / scale
-    terms = [
-        math.log(alpha / (2.0 * alpha - 1.0)) + (alpha - 1.0) * shift,
-        math.log((alpha - 1.0) / (2.0 * alpha - 1.0)) - alpha * shift,
-    ]
+    near, far = alpha / (2.0 * alpha - 1.0), (alpha - 1.0) / (2.0 * alpha - 1.0)  # they sum to 1
+    if (alpha - 1.0) * shift < 1.0:
+        excess = near * math.expm1((alpha - 1.0) * shift) + far * math.expm1(-alpha * shift)
+        return max(0.0, math.log1p(excess) / (alpha - 1.0))
+    terms = [math.log(near) + (alpha - 1.0) * shift, math.log(far) - alpha * shift]
     return max(0.0, float(logsumexp(terms)) / (alpha - 1.0))
 
 
@@ -61,7 +64,8 @@ def renyi_exponential(alpha: float, scale1: float, scale2: float) -> float:
     mixed_rate = alpha * rate1 + (1.0 - alpha) * rate2
     if mixed_rate <= 0.0:
         return math.inf
-    return max(0.0, math.log(rate1 / rate2) + math.log(rate1 / mixed_rate) / (alpha - 1.0))
+    shape = math.log1p((alpha - 1.0) * (1.0 - rate2 / rate1)) / (alpha - 1.0)
+    return max(0.0, math.log(rate1 / rate2) - shape)
 
 
 def renyi_bernoulli(alpha: float, p: float, q: float) -> float:
@@ -89,28 +93,21 @@ def renyi_from_log_masses(alpha: float, log_p: ArrayLike, log_q: ArrayLike) -> f
     masses far below the smallest float are fine. The masses must sum to one: the caller's task.
     """
     alpha = check_order(alpha)
-    p, q = np.asarray(log_p, dtype=np.float64), np.asarray(log_q, dtype=np.float64)
-    if p.shape != q.shape or p.ndim != 1 or p.size == 0:
-        raise ValueError(
-            f"log_p and log_q must have one shape (k,), k >= 1, got {p.shape} and {q.shape}"
-        )
-    if np.isnan(p).any() or np.isnan(q).any():
-        raise ValueError("log_p and log_q must hold no NaN")
+    p, q = _log_mass_pair(log_p, log_q)
     carried = p > -np.inf
     if np.any(q[carried] == -np.inf):
         return math.inf
     p, q = p[carried], q[carried]
-    value = float(logsumexp(alpha * p + (1.0 - alpha) * q)) / (alpha - 1.0)
-    return max(0.0, value)
+    powers = (alpha - 1.0) * (p - q)
+    if powers.size and np.abs(powers).max() < 1.0:
+        # Near order 1 the log below is that of 1 + tiny, divided by tiny.
+        return max(0.0, math.log1p(float(np.exp(p) @ np.expm1(powers))) / (alpha - 1.0))
+    return max(0.0, float(logsumexp(p + powers)) / (alpha - 1.0))
 
 
 def kullback_leibler_from_log_masses(log_p: ArrayLike, log_q: ArrayLike) -> float:
     """Returns KL(P || Q) = sum p log(p / q) from log masses of shape (k,), -inf for no mass."""
-    p, q = np.asarray(log_p, dtype=np.float64), np.asarray(log_q, dtype=np.float64)
-    if p.shape != q.shape or p.ndim != 1 or p.size == 0:
-        raise ValueError(
-            f"log_p and log_q must have one shape (k,), k >= 1, got {p.shape} and {q.shape}"
-        )
+    p, q = _log_mass_pair(log_p, log_q)
     carried = p > -np.inf
     if np.any(q[carried] == -np.inf):
         return math.inf
@@ -122,11 +119,7 @@ def hockey_stick_from_log_masses(epsilon: float, log_p: ArrayLike, log_q: ArrayL
     """Returns sum max(0, p - e^epsilon q), the smallest delta of (epsilon, delta)-indistinguishability
     of P from Q (one direction), from log masses of shape (k,)."""
     epsilon = check_epsilon(epsilon)
-    p, q = np.asarray(log_p, dtype=np.float64), np.asarray(log_q, dtype=np.float64)
-    if p.shape != q.shape or p.ndim != 1 or p.size == 0:
-        raise ValueError(
-            f"log_p and log_q must have one shape (k,), k >= 1, got {p.shape} and {q.shape}"
-        )
+    p, q = _log_mass_pair(log_p, log_q)
     above = p > q + epsilon
     return float(np.sum(np.exp(p[above]) - np.exp(q[above] + epsilon)))
 
@@ -135,12 +128,16 @@ def renyi_pure_dp(alpha: float, epsilon: float) -> float:
     """Returns the largest D_alpha that pure epsilon-DP allows, attained by randomised response.
 
     log[(sinh(alpha epsilon) - sinh((alpha - 1) epsilon)) / sinh(epsilon)] / (alpha - 1), evaluated as
-    log[cosh((alpha - 1/2) epsilon) / cosh(epsilon / 2)] / (alpha - 1), which neither overflows nor cancels.
-    Never above min(epsilon, alpha epsilon^2 / 2). Source: Bun and Steinke (2016), proposition 3.3 and its
+    log[cosh((alpha - 1/2) epsilon) / cosh(epsilon / 2)] / (alpha - 1) without overflow or cancellation. Never above min(epsilon, alpha epsilon^2 / 2). Source: Bun and Steinke (2016), proposition 3.3 and its
     proof; the half-angle form is the sum-to-product identity.
     """
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
-    return (_log_cosh((alpha - 0.5) * epsilon) - _log_cosh(epsilon / 2.0)) / (alpha - 1.0)
+    step, half = (alpha - 1.0) * epsilon, epsilon / 2.0
+    if step < 1.0:
+        # cosh(half + step) / cosh(half) - 1: small orders or epsilons leave nothing but rounding in the logs.
+        excess = 2.0 * math.sinh(step / 2.0) ** 2 + math.sinh(step) * math.tanh(half)
+        return math.log1p(excess) / (alpha - 1.0)
+    return (_log_cosh(half + step) - _log_cosh(half)) / (alpha - 1.0)
 
 
 def renyi_bounded_range(alpha: float, width: float) -> float:
@@ -151,10 +148,27 @@ def renyi_bounded_range(alpha: float, width: float) -> float:
 
 
 def _log_cosh(x: float) -> float:
-    x = abs(x)
-    if x < 1e-3:
-        return x * x / 2.0 - x**4 / 12.0  # log1p below loses all digits of x^2 here
     return x + math.log1p(math.exp(-2.0 * x)) - math.log(2.0)
+
+
+def _log_mass_pair(
+    log_p: ArrayLike, log_q: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    p, q = np.asarray(log_p, dtype=np.float64), np.asarray(log_q, dtype=np.float64)
+    if p.shape != q.shape or p.ndim != 1 or p.size == 0:
+        raise ValueError(
+            f"log_p and log_q must have one shape (k,), k >= 1, got {p.shape} and {q.shape}"
+        )
+    for name, values in (("log_p", p), ("log_q", q)):
+        bad = np.isnan(values) | (values == np.inf)
+        if bad.any():
+            raise ValueError(
+                f"{name} must hold finite numbers or -inf, got {values[bad][0]} at index"
+                f" {int(np.flatnonzero(bad)[0])}"
+            )
+        if np.all(values == -np.inf):
+            raise ValueError(f"{name} must hold some mass, got -inf everywhere")
+    return p, q
 
 
 def _probability_vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
