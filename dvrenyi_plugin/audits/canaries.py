@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_seed
-from dvrenyi_plugin.audits.datasets import AuditSplit
+from dvrenyi_plugin.audits.datasets import AuditSplit, read_only_view
 
 CANARY_NAMES = ("blank", "clipbkd", "mislabelled", "random")
 
@@ -41,7 +41,7 @@ class Canary:
     initial_gradient_norm: float
 
     def __post_init__(self) -> None:
-        self.features.flags.writeable = False
+        object.__setattr__(self, "features", read_only_view(self.features))
 
 
 def make_canary(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,16 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._validation import check_int, check_seed
 from dvrenyi_plugin.audits import dataset_files
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
 Records = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+def read_only_view(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    """Returns the same data as an array that cannot be written to; `array` itself stays as it is."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +68,8 @@ class LabelledDataset:
                 f"labels must be from 0 to {self.num_classes - 1}, got {self.labels[index]} at index"
                 f" {index}"
             )
-        self.features.flags.writeable = False
-        self.labels.flags.writeable = False
+        object.__setattr__(self, "features", read_only_view(self.features))
+        object.__setattr__(self, "labels", read_only_view(self.labels))
 
     def __len__(self) -> int:
         return int(self.labels.size)

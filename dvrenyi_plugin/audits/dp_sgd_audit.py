@@ -32,6 +32,9 @@ from dvrenyi_plugin.testers.bound_result import BoundResult
 
 WITHOUT_CANARY, WITH_CANARY = 0, 1
 
+# Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
+MIN_MODELS = 10
+
 
 class ModelTrainer(Protocol):
     """A mechanism whose outputs are numbered, so that any part of them can be made anywhere."""
@@ -61,7 +64,7 @@ class DpSgdAuditConfig:
     """How much is trained, and how sure the statement is to be.
 
     Attributes:
-      num_models: trained models a world, >= 2.
+      num_models: trained models a world, at least `MIN_MODELS`.
       failure_probability: of the whole audit, both directions together, in (0, 1).
       num_workers: processes that train, >= 1. Results do not depend on it.
       models_per_task: models that a process trains before it reports back, >= 1.
@@ -77,7 +80,7 @@ class DpSgdAuditConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_int("num_models", self.num_models, at_least=2)
+        check_int("num_models", self.num_models, at_least=MIN_MODELS)
         check_failure_probability(self.failure_probability)
         check_int("num_workers", self.num_workers, at_least=1)
         check_int("models_per_task", self.models_per_task, at_least=1)

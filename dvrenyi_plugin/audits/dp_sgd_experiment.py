@@ -28,6 +28,11 @@ from dvrenyi_plugin.mechanisms.dp_sgd_models import MODEL_NAMES
 
 # engine -> (module, mechanism, its config) in dvrenyi_plugin.mechanisms
 _ENGINES = {
+    "ensemble": (
+        "ensemble_dp_sgd_mechanism",
+        "EnsembleDpSgdMechanism",
+        "EnsembleDpSgdMechanismConfig",
+    ),
     "opacus": (
         "opacus_dp_sgd_mechanism",
         "OpacusDpSgdMechanism",
@@ -56,7 +61,7 @@ class DpSgdExperimentConfig:
       canary_label: class of the canary; None for the initial model's least likely one.
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
-      engine: what trains the models.
+      engine: what trains the models: "ensemble" (many at once) or "opacus" (one after another).
       seed: root of every random stream, >= 0.
     """
 
@@ -72,7 +77,7 @@ class DpSgdExperimentConfig:
     canary: str = "blank"
     canary_label: int | None = None
     initial_weights: str = "worst_case"
-    engine: str = "opacus"
+    engine: str = "ensemble"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -173,7 +178,7 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         seed=seeds.mechanism,
     )
     settings = {
-        **dataclasses.asdict(config),
+        **{name: value for name, value in dataclasses.asdict(config).items() if name != "seed"},
         "noise_multiplier": noise_multiplier,
         "clip_norm": mechanism_config.clip_norm,
         "pretraining_records": len(split.pretraining),

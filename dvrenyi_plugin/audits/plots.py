@@ -33,7 +33,7 @@ def plot_losses(
       without: canary losses of models trained without the canary, shape (n,), in nats.
       with_canary: those of models trained with it, shape (m,).
       critic: maps losses of shape (k,) to values of shape (k,); None leaves the lower panel out.
-      critic_name: for the legend of the lower panel.
+      critic_name: title of the lower panel.
     """
     panels = 1 if critic is None else 2
     figure, axes = _figure(panels, height=3.2 + 1.6 * (panels - 1))
@@ -56,13 +56,17 @@ def plot_losses(
         )
         histogram.axvline(losses.mean(), color=colour, linestyle="--", linewidth=1.2)
     histogram.set_ylabel("models")
+    histogram.yaxis.get_major_locator().set_params(integer=True)
     histogram.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.22), ncols=2)
     if critic is not None:
         grid = np.linspace(edges[0], edges[-1], 400)
-        axes[1].plot(grid, critic(grid), color=_GREEN, linewidth=2.0, label=critic_name)
+        axes[1].plot(grid, critic(grid), color=_GREEN, linewidth=2.0)
         axes[1].axhline(0.0, color=_BLACK, linewidth=0.8, linestyle=":")
         axes[1].set_ylabel("critic / nat")
-        axes[1].legend(frameon=False)
+        axes[1].set_title(critic_name, loc="left", fontsize=9, color=_GREEN)
+    # Losses differ in late digits: whole numbers on the axis, not an offset in its corner.
+    axes[-1].ticklabel_format(axis="x", style="plain", useOffset=False)
+    axes[-1].locator_params(axis="x", nbins=6)
     axes[-1].set_xlabel("loss of the canary under the trained model / nat (dashed: means)")
     return figure
 
@@ -136,5 +140,10 @@ def _num_bins(count: int) -> int:
 
 def _annotate(axis: Any, x: float, y: float, value: float) -> None:
     axis.annotate(
-        f"{value:.3g}", (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=10
+        f"{value:.3g}",
+        (x, y),
+        xytext=(10, 9),
+        textcoords="offset points",
+        fontsize=10,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
     )

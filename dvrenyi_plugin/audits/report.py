@@ -222,7 +222,7 @@ class AuditReport:
             _table(
                 ("quantity", "value"),
                 [
-                    ("claimed epsilon", _describe_claim(self.claim)),
+                    ("claim", _describe_claim(self.claim)),
                     ("point estimate (no confidence statement)", _number(self.point_estimate)),
                     (
                         f"certified lower bound (failure probability {self.failure_probability:g})",

@@ -52,7 +52,7 @@ def staged_output(output_dir: str, marker: str) -> Iterator[str]:
 
 def _existing_ancestor(path: str) -> str:
     parent = os.path.dirname(path)
-    return parent if os.path.isdir(parent) or parent == path else _existing_ancestor(parent)
+    return parent if os.path.lexists(parent) or parent == path else _existing_ancestor(parent)
 
 
 def _move_files(staging: str, target: str, marker: str) -> None:

@@ -53,7 +53,7 @@ def define_flags() -> flags.FlagValues:
         "worst_case",
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
     )
-    text("engine", "opacus", "what trains the models: opacus")
+    text("engine", "ensemble", "ensemble (many models at once) or opacus (one after another)")
     whole("num_workers", 2, "worker processes; the result does not depend on it")
     whole("seed", 0, "root of every random stream")
     text("output_dir", None, "folder for the report; required")
