@@ -86,16 +86,24 @@ class DpSgdMechanism(abc.ABC):
         labels: NDArray[np.int64],
         streams: Sequence[ModelStreams],
     ) -> NDArray[Any]:
-        """Returns the canary's logits under one trained model for each of `streams`, shape (m, classes)."""
+        """Returns what decides the observation of one trained model for each of `streams`, shape (m, ...).
+
+        That is the canary's logits, or, to observe "weights", the parameters in the order of
+        `initial_weights`, flattened and joined.
+        """
 
 
-def observe(config: DpSgdConfig, logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns what the config observes of the canary's logits: (m, 1) losses or (m, num_classes) logits.
+def observe(config: DpSgdConfig, results: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns what the config observes: (m, 1) losses, (m, num_classes) logits or (m, parameters) weights.
+
+    Args:
+      config: its `observe` says which.
+      results: what an engine's `_train` returns.
 
     The loss is taken in float64: in float32 a well-fitted canary's loss has few distinct values.
     """
-    values = np.asarray(logits, dtype=np.float64)
-    if config.observe == "logits":
+    values = np.asarray(results, dtype=np.float64)
+    if config.observe != "loss":
         return values
     losses: NDArray[np.float64] = logsumexp(values, axis=1) - values[:, config.canary[1]]
     return losses[:, np.newaxis]

@@ -38,7 +38,7 @@ def build_model(name: str, input_shape: tuple[int, ...], num_classes: int = 10) 
         return nn.Sequential(
             nn.Flatten(), nn.Linear(width, 32), nn.Tanh(), nn.Linear(32, num_classes)
         )
-    smallest = 13 if name == "cnn" else 8
+    smallest = 14 if name == "cnn" else 8
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise ValueError(
             f"model {name!r} needs records of shape (channels, height, width) with height and width at"

@@ -71,11 +71,11 @@ class EnsembleDpSgdMechanism(DpSgdMechanism):
     ) -> NDArray[Any]:
         with _one_thread(self.config.device):
             run = _Run(self.config, self._network, features, labels)
-            logits = [
+            results = [
                 run.train(streams[start : start + run.models_at_once])
                 for start in range(0, len(streams), run.models_at_once)
             ]
-        return np.concatenate(logits)
+        return np.concatenate(results)
 
 
 class _Run:
@@ -142,7 +142,7 @@ class _Run:
         self.models_at_once = int(max(1, min(1024, budget // bytes_per_model)))
 
     def train(self, streams: Sequence[ModelStreams]) -> NDArray[Any]:
-        """Returns the canary's logits under newly trained models, shape (models, classes)."""
+        """Returns newly trained models' results: the canary's logits, or the weights, a row each."""
         config, network = self._config, self._network
         rows = self._initial_row.repeat(len(streams), 1)
         sums = torch.empty_like(rows)
@@ -161,6 +161,8 @@ class _Run:
                 rows[model].add_(
                     sums[model], alpha=-config.learning_rate / config.denominator(size)
                 )
+        if config.observe == "weights":
+            return network.weights(rows, list(config.initial_weights)).cpu().numpy()
         logits: NDArray[Any] = network.logits(rows, self._canary)[:, 0].cpu().numpy()
         return logits
 

@@ -128,6 +128,11 @@ class EnsembleNetwork:
             row[slot.start : slot.start + slot.size] = np.ravel(weights[slot.name])
         return torch.from_numpy(row)
 
+    def weights(self, rows: Tensor, names: Sequence[str]) -> Tensor:
+        """Returns the named parameters of every row, flattened and joined, shape (models, size)."""
+        slots = {slot.name: slot for slot in self.slots}
+        return torch.cat([slots[name].view(rows).flatten(1) for name in names], dim=1)
+
     def logits(self, rows: Tensor, inputs: LayerInput) -> Tensor:
         """Returns the logits of prepared inputs, shape (models, n, classes)."""
         with torch.no_grad():

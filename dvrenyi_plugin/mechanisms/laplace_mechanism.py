@@ -57,7 +57,7 @@ class LaplaceMechanism:
         epsilon, alpha = self.config.epsilon, self.config.alpha
         return [
             as_privacy_property(PureDp(epsilon)),
-            as_privacy_property(RenyiDp(alpha, renyi_laplace(alpha, 1.0, 1.0 / epsilon))),
+            as_privacy_property(RenyiDp(alpha, renyi_laplace(alpha, 0.0, 1.0, 1.0 / epsilon))),
         ]
 
     def __call__(self, dataset: Any, num_samples: int) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from torch import nn
 from dvrenyi_plugin._validation import check_choice, check_delta, check_int
 from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams
-from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory
+from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory, weights_of
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
 
 try:
@@ -85,8 +85,7 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)
         canary = torch.from_numpy(self.config.canary[0].copy()).unsqueeze(0)
         trainer = _Trainer(self.config, self._build())
-        logits = [trainer.train(inputs, targets, stream, canary) for stream in streams]
-        return np.stack(logits)
+        return np.stack([trainer.train(inputs, targets, stream, canary) for stream in streams])
 
 
 class _Trainer:
@@ -113,7 +112,7 @@ class _Trainer:
         streams: ModelStreams,
         canary: torch.Tensor,
     ) -> NDArray[Any]:
-        """Returns the canary's logits, shape (num_classes,), under a newly trained model."""
+        """Returns one newly trained model's result: the canary's logits, or the weights."""
         config = self._config
         load_weights(self._model, config.initial_weights)
         optimizer = self._optimizer(streams)
@@ -130,6 +129,9 @@ class _Trainer:
                 continue
             self._step(optimizer, inputs, targets, batch)
         optimizer.zero_grad(set_to_none=True)
+        if config.observe == "weights":
+            weights = weights_of(self._model)
+            return np.concatenate([weights[name].ravel() for name in config.initial_weights])
         with torch.no_grad():
             logits: NDArray[Any] = self._model(canary)[0].numpy()
         return logits
