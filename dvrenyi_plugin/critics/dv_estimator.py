@@ -302,7 +302,7 @@ def _train(
     optimizer = torch.optim.AdamW(
         parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
     )
-    best_loss, best_epoch, best_weights = math.inf, 0, copy.deepcopy(network.state_dict())
+    best_loss, best_epoch, best_weights = math.inf, 0, _copy_weights(network)
     if validation is not None:
         best_loss = _validation_loss(network, data, validation)
     steps = math.ceil(max(len(data.training_q), len(data.training_p)) / config.batch_size)
@@ -319,13 +319,17 @@ def _train(
         loss = _validation_loss(network, data, validation)
         if loss < best_loss:
             best_loss, best_epoch = loss, epoch
-            best_weights = copy.deepcopy(network.state_dict())
+            best_weights = _copy_weights(network)
         elif epoch - best_epoch >= patience_epochs:
             break
     if validation is not None:
         network.load_state_dict(best_weights)
     network.eval()
     return epoch
+
+
+def _copy_weights(network: CriticNetwork) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in network.state_dict().items()}
 
 
 def _validation_loss(network: CriticNetwork, data: _Data, validation: _Loss) -> float:
