@@ -14,6 +14,7 @@ from dvrenyi_plugin.audits.dp_sgd_audit import (
     collect_observations,
     run_both_directions,
 )
+from dvrenyi_plugin.audits.dp_sgd_claim import dp_sgd_claim_at
 from dvrenyi_plugin.audits.dp_sgd_experiment import (
     DpSgdExperimentConfig,
     ExperimentSeeds,
@@ -22,6 +23,7 @@ from dvrenyi_plugin.audits.dp_sgd_experiment import (
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
 from dvrenyi_plugin.audits.report import Separation, jsonable
+from dvrenyi_plugin.conversions import dp_sgd_epsilon
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
@@ -312,3 +314,55 @@ def test_pictures_are_written(tmp_path, pair, estimate):
         path = tmp_path / f"{name}.png"
         save_figure(figure, str(path))
         assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5_000
+
+
+def test_claims_given_in_three_ways_agree():
+    by_mu = dp_sgd_claim_at(2.0, 100, mu=1.0)
+    assert (by_mu.noise_multiplier, by_mu.mu, by_mu.renyi) == (10.0, 1.0, RenyiDp(2.0, 1.0))
+    assert dp_sgd_claim_at(2.0, 100) == by_mu
+    assert dp_sgd_claim_at(2.0, 100, noise_multiplier=10.0) == by_mu
+    # 1-Gaussian DP is exactly (4.377178, 1e-5)-DP.
+    by_epsilon = dp_sgd_claim_at(2.0, 100, epsilon=4.377178, delta=1e-5)
+    assert by_epsilon.mu == pytest.approx(1.0, rel=1e-6)
+    assert by_epsilon.renyi.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_poisson_claims_are_those_of_the_accountant():
+    by_noise = dp_sgd_claim_at(2.0, 100, 0.5, noise_multiplier=1.0)
+    assert by_noise.mu is None
+    # One step: log E_{x ~ N(0,1)}[(1/2 + e^{x - 1/2} / 2)^2] = log(1 + (e - 1) / 4).
+    assert by_noise.renyi.epsilon == pytest.approx(100 * math.log1p((math.e - 1) / 4), rel=1e-9)
+    by_epsilon = dp_sgd_claim_at(2.0, 10, 0.2, epsilon=2.0, delta=1e-5)
+    epsilon = dp_sgd_epsilon(1e-5, 10, by_epsilon.noise_multiplier, 0.2)
+    assert 2.0 - 1e-3 < epsilon <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mu": 1.0, "noise_multiplier": 10.0}, "given once, got mu, noise_multiplier"),
+        ({"mu": 1.0, "epsilon": 1.0, "delta": 1e-5}, "given once, got mu, epsilon and delta"),
+        ({"epsilon": 1.0}, "given together, got epsilon 1.0 and delta None"),
+        ({"delta": 1e-5}, "given together"),
+        ({"epsilon": 0.0, "delta": 1e-5}, "epsilon must be a finite number > 0"),
+        ({"epsilon": math.nan, "delta": 1e-5}, "epsilon must be"),
+        ({"epsilon": 1.0, "delta": 1.5}, "delta must be"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier must be"),
+        ({"mu": 1.0, "sample_rate": 0.1}, "mu must be left out with Poisson batches"),
+        ({"sample_rate": 0.0}, "sample_rate must be"),
+        ({"sample_rate": 0.01, "epsilon": 1.0, "delta": 0.99}, "delta must be small enough"),
+    ],
+)
+def test_claims_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        DpSgdExperimentConfig(**settings)
+
+
+def test_a_short_gradient_is_noted_in_the_report():
+    settings = {"dataset": "digits", "model": "logistic", "num_records": 5, "steps": 2}
+    experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**settings))
+    norm = experiment.settings["canary_initial_gradient_norm"]
+    assert bool(experiment.notes) == (norm < 1.0)
+    far = build_dp_sgd_experiment(DpSgdExperimentConfig(**settings, canary="mislabelled"))
+    assert far.settings["canary_initial_gradient_norm"] > 1.0
+    assert far.notes == ()

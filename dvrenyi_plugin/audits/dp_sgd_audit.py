@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -116,6 +117,7 @@ def audit_dp_sgd(
     *,
     claimed_mu: float | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
+    notes: Sequence[str] = (),
 ) -> DpSgdAuditResult:
     """Returns the audit of a training mechanism on one pair of neighbouring datasets.
 
@@ -129,6 +131,7 @@ def audit_dp_sgd(
       config: see `DpSgdAuditConfig`.
       claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report only.
       settings: recorded in the report.
+      notes: sentences for the report's reader.
 
     Raises:
       ValueError: the pair is not neighbouring, or observations that are not finite.
@@ -155,6 +158,7 @@ def audit_dp_sgd(
         training_seconds=trained - start,
         wall_seconds=time.perf_counter() - start,
         settings=dict(settings),
+        notes=tuple(notes),
     )
     return DpSgdAuditResult(report, observations)
 
@@ -184,10 +188,13 @@ def collect_observations(
     tasks = list(_tasks(config))
     rows: tuple[dict[int, NDArray[np.float64]], dict[int, NDArray[np.float64]]] = ({}, {})
     with (
+        warnings.catch_warnings(),
         _progress_bar(2 * config.num_models, config.show_progress) as progress,
         # Closed on an error too, so that no worker goes on training.
         contextlib.closing(_run_tasks(mechanism, pair, tasks, config.num_workers)) as results,
     ):
+        # When a model fails, what stops the audit is its error and not the tasks it cancels.
+        warnings.filterwarnings("ignore", message=".*tasks which were still being processed")
         for (world, indices), result in zip(tasks, results, strict=True):
             rows[world].update(zip(indices, _checked_rows(result, len(indices)), strict=True))
             progress.update(len(indices))

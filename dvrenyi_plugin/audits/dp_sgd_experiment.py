@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_order, check_real, check_seed
+from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
 from dvrenyi_plugin.audits.canaries import CANARY_NAMES, Canary, make_canary
 from dvrenyi_plugin.audits.datasets import Records, load_dataset, split_for_audit
 from dvrenyi_plugin.audits.dp_sgd_audit import ModelTrainer
+from dvrenyi_plugin.audits.dp_sgd_claim import DpSgdClaim, dp_sgd_claim_at
 from dvrenyi_plugin.audits.initial_weights import (
     PretrainingConfig,
     Weights,
@@ -21,9 +22,7 @@ from dvrenyi_plugin.audits.initial_weights import (
     read_weights_file,
 )
 from dvrenyi_plugin.audits.neighbours import add_canary
-from dvrenyi_plugin.conversions import dp_sgd_noise_multiplier
-from dvrenyi_plugin.divergences import renyi_gaussian_dp
-from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty, RenyiDp
+from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
 from dvrenyi_plugin.mechanisms.dp_sgd_models import MODEL_NAMES
 
 # engine -> (module, mechanism, its config) in dvrenyi_plugin.mechanisms
@@ -51,8 +50,13 @@ class DpSgdExperimentConfig:
       data_dir: folder of datasets that are read from files.
       model: a name known to `build_model`.
       num_records: size of D, >= 1; taken from the half that pretraining does not see.
-      steps: full-batch steps of DP-SGD, >= 1.
-      mu: claimed Gaussian DP parameter, > 0; it sets the noise multiplier sqrt(steps) / mu.
+      steps: steps of DP-SGD, >= 1.
+      sample_rate: 1.0 for full batches, else the Poisson rate, in (0, 1).
+      mu: claimed Gaussian DP parameter, > 0; it sets the noise multiplier sqrt(steps) / mu. The claim is
+        given once: as mu, noise_multiplier, or epsilon and delta; mu = 1 if not at all.
+      noise_multiplier: claimed standard deviation of the noise over the clipping norm, > 0.
+      epsilon: of a claimed (epsilon, delta)-DP; it sets the noise, whose Rényi DP is what is tested.
+      delta: beside epsilon, in (0, 1).
       noise_scale: multiplies the noise that is really added; below 1 the claim is false.
       alpha: Rényi order at which the claim is tested, > 1.
       learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays linear in
@@ -70,7 +74,11 @@ class DpSgdExperimentConfig:
     model: str = "mlp"
     num_records: int = 100
     steps: int = 100
-    mu: float = 1.0
+    sample_rate: float = 1.0
+    mu: float | None = None
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
     noise_scale: float = 1.0
     alpha: float = 2.0
     learning_rate: float = 4.0 / 30_000.0
@@ -82,15 +90,26 @@ class DpSgdExperimentConfig:
 
     def __post_init__(self) -> None:
         check_int("num_records", self.num_records, at_least=1)
-        check_int("steps", self.steps, at_least=1)
-        check_real("mu", self.mu, above=0.0)
         check_real("noise_scale", self.noise_scale, at_least=0.0)
-        check_order(self.alpha)
         check_real("learning_rate", self.learning_rate, above=0.0)
         check_choice("canary", self.canary, CANARY_NAMES)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
         check_seed(self.seed)
+        # Before the initial model is trained, too.
+        self.claim()
+
+    def claim(self) -> DpSgdClaim:
+        """Returns the claim and the noise it needs."""
+        return dp_sgd_claim_at(
+            self.alpha,
+            self.steps,
+            self.sample_rate,
+            mu=self.mu,
+            noise_multiplier=self.noise_multiplier,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +145,9 @@ class DpSgdExperiment:
       mechanism: trains and observes models.
       pair: (D, D + canary).
       canary: the record in which they differ.
-      privacy_property: the claim to test, (alpha, alpha mu^2 / 2)-Rényi DP.
+      privacy_property: the claim to test, Rényi DP at the order of the audit.
+      claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
+      notes: what makes this audit weaker than it could be, in sentences; empty when nothing was noticed.
       seeds: of all parts.
       settings: what decided the above, for the report.
     """
@@ -135,6 +156,8 @@ class DpSgdExperiment:
     pair: NeighboringDatasets[Records]
     canary: Canary
     privacy_property: PrivacyProperty
+    claimed_mu: float | None
+    notes: tuple[str, ...]
     seeds: ExperimentSeeds
     settings: dict[str, Any]
 
@@ -163,7 +186,7 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
     canary = make_canary(
         config.canary, network, split, label=config.canary_label, seed=seeds.canary
     )
-    noise_multiplier = dp_sgd_noise_multiplier(config.steps, config.mu)
+    claim = config.claim()
     module_name, mechanism_name, mechanism_config_name = _ENGINES[config.engine]
     module = importlib.import_module(f"dvrenyi_plugin.mechanisms.{module_name}")
     mechanism_config = getattr(module, mechanism_config_name)(
@@ -171,15 +194,16 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         initial_weights=weights,
         canary=(canary.features, canary.label),
         num_classes=dataset.num_classes,
-        noise_multiplier=noise_multiplier,
+        noise_multiplier=claim.noise_multiplier,
         num_steps=config.steps,
+        sample_rate=config.sample_rate,
         learning_rate=config.learning_rate,
         noise_scale=config.noise_scale,
         seed=seeds.mechanism,
     )
     settings = {
         **{name: value for name, value in dataclasses.asdict(config).items() if name != "seed"},
-        "noise_multiplier": noise_multiplier,
+        "noise_multiplier": claim.noise_multiplier,
         "clip_norm": mechanism_config.clip_norm,
         "pretraining_records": len(split.pretraining),
         "pretraining_epochs": pretraining.epochs,
@@ -196,9 +220,19 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         mechanism=getattr(module, mechanism_name)(mechanism_config),
         pair=add_canary(split.audited.records, canary.features, canary.label),
         canary=canary,
-        privacy_property=PrivacyProperty(
-            renyi_dp=RenyiDp(config.alpha, renyi_gaussian_dp(config.alpha, config.mu))
-        ),
+        claimed_mu=claim.mu,
+        privacy_property=PrivacyProperty(renyi_dp=claim.renyi),
+        notes=_weaknesses(canary, mechanism_config.clip_norm),
         seeds=seeds,
         settings=settings,
+    )
+
+
+def _weaknesses(canary: Canary, clip_norm: float) -> tuple[str, ...]:
+    if canary.initial_gradient_norm >= clip_norm:
+        return ()
+    return (
+        f"The canary's gradient in the initial model has norm {canary.initial_gradient_norm:.3g}, below the"
+        f" clipping norm {clip_norm:g}: it moves the weights by less than the claim allows for, so the"
+        " audit sees less than it could.",
     )

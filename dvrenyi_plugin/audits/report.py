@@ -124,6 +124,7 @@ class AuditReport:
       losses_with_canary: canary losses of models trained on D + canary.
       separation: distance of the two samples of losses.
       settings: everything else that decided the result, names to plain values.
+      notes: what the reader should know about the audit's strength, in sentences.
       versions: of the package, Python and the libraries used.
       training_seconds: wall time of training all models.
       wall_seconds: wall time of the whole audit.
@@ -140,6 +141,7 @@ class AuditReport:
     training_seconds: float
     wall_seconds: float
     settings: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: library_versions())
 
     @property
@@ -179,6 +181,7 @@ class AuditReport:
                 "without_canary": self.losses_without,
                 "with_canary": self.losses_with_canary,
             },
+            "notes": self.notes,
             "settings": self.settings,
             "versions": self.versions,
             "training_seconds": self.training_seconds,
@@ -200,6 +203,7 @@ class AuditReport:
                 f" +- {_number(self.separation.standard_error)} over {self.num_models} models a world",
             ),
         ]
+        lines += [("note", note) for note in self.notes]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
@@ -233,6 +237,7 @@ class AuditReport:
             ),
             "The point estimate is what a critic read off the samples; the truth may lie on either side of"
             " it. Only the lower bound carries a confidence statement, and only it decides the verdict.",
+            *(f"Note: {note}" for note in self.notes),
             *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
             "## Directions",
             "The failure probability is divided over the directions.",

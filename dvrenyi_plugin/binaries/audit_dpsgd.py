@@ -28,7 +28,7 @@ def define_flags() -> flags.FlagValues:
     def whole(name: str, default: int | None, meaning: str) -> None:
         flags.DEFINE_integer(name, default, meaning, flag_values=values)
 
-    def real(name: str, default: float, meaning: str) -> None:
+    def real(name: str, default: float | None, meaning: str) -> None:
         flags.DEFINE_float(name, default, meaning, flag_values=values)
 
     text(
@@ -40,8 +40,12 @@ def define_flags() -> flags.FlagValues:
     text("model", "mlp", "mlp, logistic, cnn or cifar_cnn")
     whole("num_records", 100, "records in D")
     whole("num_models", 200, "trained models a world (D, and D plus canary)")
-    whole("steps", 100, "full-batch DP-SGD steps a model")
-    real("mu", 1.0, "claimed mu-Gaussian DP; sets the noise")
+    whole("steps", 100, "DP-SGD steps a model")
+    real("sample_rate", 1.0, "1 for full batches, else the rate of Poisson batches")
+    real("mu", None, "claimed mu-Gaussian DP; sets the noise; 1.0 when no claim is given")
+    real("noise_multiplier", None, "claim given as noise over clipping norm, in place of --mu")
+    real("epsilon", None, "claim given as (epsilon, delta), in place of --mu; sets the noise")
+    real("delta", None, "beside --epsilon")
     real("noise_scale", 1.0, "multiplies the noise that is really added; below 1 breaks the claim")
     real("alpha", 2.0, "Renyi order at which the claim is tested")
     real("failure_probability", 0.05, "of the whole audit, over both directions")
@@ -105,7 +109,11 @@ def _audit(values: flags.FlagValues) -> int:
                 model=values.model,
                 num_records=values.num_records,
                 steps=values.steps,
+                sample_rate=values.sample_rate,
                 mu=values.mu,
+                noise_multiplier=values.noise_multiplier,
+                epsilon=values.epsilon,
+                delta=values.delta,
                 noise_scale=values.noise_scale,
                 alpha=values.alpha,
                 learning_rate=values.learning_rate,
@@ -126,8 +134,9 @@ def _audit(values: flags.FlagValues) -> int:
             tester,
             experiment.pair,
             audit_config,
-            claimed_mu=values.mu,
+            claimed_mu=experiment.claimed_mu,
             settings=experiment.settings,
+            notes=experiment.notes,
         )
         write_report_files(result, staging)
     print(result.report.summary())
