@@ -1,0 +1,236 @@
+"""Tester on the growth-optimal e-process: every sample first certifies, then sharpens the next bets."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_failure_probability,
+    check_int,
+    check_order,
+    check_sample_pair,
+    check_seed,
+)
+from dvrenyi_plugin.bounds.eprocess import (
+    GrowthOptimalEProcess,
+    LogRatioFitter,
+    most_promising_order,
+    sample_size_warm_up,
+)
+from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
+from dvrenyi_plugin.interfaces import RenyiDp, read_claim, renyi_threshold
+from dvrenyi_plugin.testers.bound_result import BoundResult
+
+_DEFAULT_ALPHA = 2.0
+# Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
+_STREAM_WARM_UP = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class SequentialRenyiPropertyTesterConfig:
+    """Configuration of `SequentialRenyiPropertyTester`.
+
+    Attributes:
+      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of this
+        package or of DP-Auditorium.
+      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any other.
+      orders: several orders to choose from, in place of `alpha`; for claims that speak of every order. One
+        is chosen on the samples before the first bet, which are never bet on, so none of the failure
+        probability is spent on the choice.
+      critic: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step functions (one
+        dimension) or linear and quadratic functions (more), whichever the past prefers; "network" for a small
+        neural network.
+      warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs).
+      seed: of the order in which samples are taken, and of the network, >= 0.
+    """
+
+    privacy_property: Any
+    alpha: float | None = None
+    orders: tuple[float, ...] = ()
+    critic: str = "auto"
+    warm_up: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        claim = read_claim(self.privacy_property)
+        if self.alpha is not None:
+            check_order(self.alpha)
+            if self.orders:
+                raise ValueError(
+                    f"orders must be empty when alpha is given, got {self.orders!r} and alpha {self.alpha!r}"
+                )
+        for order in self.candidate_orders:
+            renyi_threshold(claim, order)
+        check_choice("critic", self.critic, ("auto", "network"))
+        if self.warm_up is not None:
+            check_int("warm_up", self.warm_up, at_least=2)
+        check_seed(self.seed)
+
+    @property
+    def candidate_orders(self) -> tuple[float, ...]:
+        """The orders that may be tested, at least one."""
+        if self.orders:
+            return tuple(check_order(order, "orders") for order in self.orders)
+        if self.alpha is not None:
+            return (float(self.alpha),)
+        claim = read_claim(self.privacy_property)
+        return (claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ALPHA,)
+
+
+class SequentialRenyiPropertyTester:
+    """Property tester; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
+
+    Nothing is carried from one audit to the next: the same samples give the same bound. For samples that are still
+    arriving, `start` returns a process to update.
+
+    Args:
+      config: what to test and how.
+
+    Raises:
+      ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP).
+    """
+
+    def __init__(self, config: SequentialRenyiPropertyTesterConfig) -> None:
+        self._config = config
+        self._claim = read_claim(config.privacy_property)
+        self._orders = config.candidate_orders
+        self._thresholds = tuple(renyi_threshold(self._claim, order) for order in self._orders)
+
+    @property
+    def privacy_property(self) -> Any:
+        """The very property object that the config holds."""
+        return self._config.privacy_property
+
+    def estimate_lower_bound(
+        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
+    ) -> float:
+        """Returns `audit(...).lower_bound`: one-sided, 0.0 when nothing can be certified, never NaN.
+
+        Raises:
+          ValueError: see `audit`; also when several orders are configured, since a bound without its order
+            could not be compared with the claim.
+        """
+        if len(self._orders) > 1:
+            raise ValueError(
+                f"orders must hold one order for estimate_lower_bound, got {self._orders}; use audit"
+            )
+        return self.audit(samples1, samples2, failure_probability).lower_bound
+
+    def reject_property(self, lower_bound: float) -> bool:
+        """Returns True when `lower_bound` exceeds the most that the claim allows at the (first) order.
+
+        Raises:
+          ValueError: `lower_bound` is NaN. A broken bound must not pass for a kept promise.
+        """
+        if math.isnan(lower_bound):
+            raise ValueError(f"lower_bound must be a number, got {lower_bound!r}")
+        return bool(lower_bound > self._thresholds[0])
+
+    def audit(
+        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
+    ) -> BoundResult:
+        """Returns a lower bound on D_alpha(law of samples1 || law of samples2), with what decided it.
+
+        The bound exceeds the divergence with probability at most `failure_probability`, for any mechanism and
+        any sample size. The samples must be independent draws; they are taken in a random order of the
+        configured seed. The point estimate is the fitted log ratio's Donsker-Varadhan value on the samples
+        that it was fitted to.
+
+        Args:
+          samples1: independent outputs on the first dataset, shape (n,) or (n, d).
+          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ from n.
+          failure_probability: one-sided, in (0, 1), for this one statement.
+
+        Raises:
+          ValueError: malformed samples, fewer than 2 a side, or a failure probability outside (0, 1).
+
+        Source: `dvrenyi_plugin.bounds.growth_optimal` (factor and proof), Ville's inequality.
+        """
+        beta = check_failure_probability(failure_probability)
+        first, second = check_sample_pair(samples1, samples2)
+        rng = np.random.default_rng(self._config.seed)
+        first, second = rng.permutation(first), rng.permutation(second)
+        pairs = min(len(first), len(second))
+        warm_up = self._config.warm_up or sample_size_warm_up(pairs)
+        index = self._choose_order(first, second, warm_up)
+        process = self._new_process(index, beta, warm_up)
+        process.update(first, second)
+        bound = process.lower_bound
+        certify1, certify2 = process.num_certifying
+        return BoundResult(
+            lower_bound=bound,
+            point_estimate=process.point_estimate(),
+            threshold=self._thresholds[index],
+            refuted=bound > self._thresholds[index],
+            failure_probability=beta,
+            method="growth-optimal e-process",
+            alpha=self._orders[index],
+            num_fit=(len(first) - certify1, len(second) - certify2),
+            num_certify=(certify1, certify2),
+            seed=self._config.seed,
+            details=MappingProxyType(
+                {
+                    "orders_considered": self._orders,
+                    "order_chosen_on": "pairs before the first bet"
+                    if len(self._orders) > 1
+                    else "given",
+                    "warm_up_pairs": warm_up,
+                    "log_ratio_family": process.log_ratio_family,
+                    "log_e_value_of_claim": process.log_e_value(self._thresholds[index]),
+                }
+            ),
+        )
+
+    def start(self, failure_probability: float) -> GrowthOptimalEProcess:
+        """Returns a process for samples that arrive in batches; stop whenever its lower bound says enough.
+
+        The claim is refuted, at any time, when `lower_bound` exceeds it. Samples are taken as they come.
+
+        Args:
+          failure_probability: one-sided, in (0, 1), over all times at once.
+        """
+        if len(self._orders) > 1:
+            raise ValueError(f"orders must hold one order for start, got {self._orders}")
+        return self._new_process(
+            0,
+            check_failure_probability(failure_probability),
+            self._config.warm_up or _STREAM_WARM_UP,
+        )
+
+    def _new_process(self, index: int, beta: float, warm_up: int) -> GrowthOptimalEProcess:
+        return GrowthOptimalEProcess(
+            self._orders[index],
+            beta,
+            claims=(self._thresholds[index],),
+            fit=self._fitter(),
+            warm_up=warm_up,
+        )
+
+    def _choose_order(self, first: Any, second: Any, warm_up: int) -> int:
+        if len(self._orders) == 1:
+            return 0
+        # Blocks take an even share of the longer sample, so this is no more than comes before the first bet.
+        pairs = min(len(first), len(second))
+        share = min(warm_up, pairs) / pairs
+        seen1, seen2 = int(share * len(first)), int(share * len(second))
+        return most_promising_order(
+            self._orders,
+            self._thresholds,
+            first[: max(seen1, 1)],
+            second[: max(seen2, 1)],
+            self._fitter(),
+        )
+
+    def _fitter(self) -> LogRatioFitter:
+        if self._config.critic == "auto":
+            return fit_log_ratio
+        from dvrenyi_plugin.critics.log_ratio_network import NetworkLogRatio
+
+        return NetworkLogRatio(seed=self._config.seed).fit
