@@ -167,7 +167,7 @@ class TestEventBounds:
     @pytest.mark.parametrize("beta", [0.01, 0.05, 0.2])
     @pytest.mark.parametrize(("p", "q"), [(0.5, 0.5), (0.7, 0.3), (0.1, 0.02)])
     def test_exact_joint_coverage(self, p, q, beta):
-        n1, n2 = 40, 60
+        n1, n2 = 25, 40
         p_wrong = q_wrong = 0.0
         quantities_wrong = 0.0
         truth = {
