@@ -66,7 +66,7 @@ def test_impossible_networks_are_refused(name: str, shape: tuple[int, ...], mess
 
 
 def test_smallest_allowed_images_work() -> None:
-    assert build_model("cnn", (2, 14, 15))(torch.zeros(1, 2, 13, 14)).shape == (1, 10)
+    assert build_model("cnn", (2, 14, 15))(torch.zeros(1, 2, 14, 15)).shape == (1, 10)
     assert build_model("cifar_cnn", (3, 8, 9), 4)(torch.zeros(1, 3, 8, 9)).shape == (1, 4)
 
 

@@ -209,13 +209,14 @@ def check_training_dataset(
     return features, labels
 
 
-def _float32(name: str, values: Any) -> NDArray[np.float32]:
+def _float32(name: str, values: Any, *, one_record: bool = False) -> NDArray[np.float32]:
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold floats or integers, got dtype {array.dtype}")
     with np.errstate(over="ignore"):
         array32 = np.array(array, dtype=np.float32, order="C")
-        rows = array32.reshape(array32.shape[0] if array32.ndim > 1 else 1, -1)
+        count = 1 if one_record or array32.ndim == 0 else len(array32)
+        rows = array32.reshape(count, array32.size // max(1, count))
         bad = np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", rows, rows)))
     if bad.size:
         raise ValueError(
@@ -228,7 +229,7 @@ def _float32(name: str, values: Any) -> NDArray[np.float32]:
 def _checked_canary(canary: Any, num_classes: int) -> tuple[NDArray[np.float32], int]:
     if not isinstance(canary, (tuple, list)) or len(canary) != 2:
         raise ValueError(f"canary must be a pair (features, label), got {type(canary).__name__}")
-    features = _float32("canary features", canary[0])
+    features = _float32("canary features", canary[0], one_record=True)
     if features.size == 0 or features.ndim == 0:
         raise ValueError(f"canary features must be a non-empty array, got shape {features.shape}")
     features.setflags(write=False)
