@@ -104,7 +104,7 @@ def test_a_rerun_repeats_the_observations_and_replaces_the_report(broken_run, tm
         (["--canary=white"], "canary must be one of blank"),
         (["--canary_label=10"], "canary_label must be an integer >= 0 and <= 9, got 10"),
         (["--model=transformer"], "model must be one of mlp"),
-        (["--model=cnn"], "height and width at least 13"),
+        (["--model=cnn"], "height and width at least"),
         (["--initial_weights=/nowhere.pt"], "/nowhere.pt"),
         (["--engine=jax"], "engine must be one of"),
         (["--colour=blue"], "colour"),

@@ -11,7 +11,7 @@ import numpy as np
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
 from dvrenyi_plugin.audits.canaries import CANARY_NAMES, Canary, make_canary
 from dvrenyi_plugin.audits.datasets import Records, load_dataset, split_for_audit
-from dvrenyi_plugin.audits.dp_sgd_audit import ModelTrainer
+from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester, ModelTrainer
 from dvrenyi_plugin.audits.dp_sgd_claim import DpSgdClaim, dp_sgd_claim_at
 from dvrenyi_plugin.audits.initial_weights import (
     PretrainingConfig,
@@ -38,7 +38,17 @@ _ENGINES = {
         "OpacusDpSgdMechanismConfig",
     ),
 }
+# tester -> (module, tester, its config) in dvrenyi_plugin.testers
+_TESTERS = {
+    "sequential": (
+        "sequential_renyi_tester",
+        "SequentialRenyiPropertyTester",
+        "SequentialRenyiPropertyTesterConfig",
+    ),
+    "dv": ("dv_renyi_tester", "DvRenyiPropertyTester", "DvRenyiPropertyTesterConfig"),
+}
 ENGINE_NAMES = tuple(_ENGINES)
+TESTER_NAMES = tuple(_TESTERS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +76,7 @@ class DpSgdExperimentConfig:
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
       engine: what trains the models: "ensemble" (many at once) or "opacus" (one after another).
+      tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
       seed: root of every random stream, >= 0.
     """
 
@@ -86,6 +97,7 @@ class DpSgdExperimentConfig:
     canary_label: int | None = None
     initial_weights: str = "worst_case"
     engine: str = "ensemble"
+    tester: str = "sequential"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -95,6 +107,7 @@ class DpSgdExperimentConfig:
         check_choice("canary", self.canary, CANARY_NAMES)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
+        check_choice("tester", self.tester, TESTER_NAMES)
         check_seed(self.seed)
         # Before the initial model is trained, too.
         self.claim()
@@ -139,13 +152,14 @@ class ExperimentSeeds:
 
 @dataclasses.dataclass(frozen=True)
 class DpSgdExperiment:
-    """An audit, ready to run but for the tester.
+    """An audit, ready to run.
 
     Attributes:
       mechanism: trains and observes models.
+      tester: of the claim.
       pair: (D, D + canary).
       canary: the record in which they differ.
-      privacy_property: the claim to test, Rényi DP at the order of the audit.
+      privacy_property: the claim, Rényi DP at the order of the audit.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
       notes: what makes this audit weaker than it could be, in sentences; empty when nothing was noticed.
       seeds: of all parts.
@@ -153,6 +167,7 @@ class DpSgdExperiment:
     """
 
     mechanism: ModelTrainer
+    tester: BoundTester
     pair: NeighboringDatasets[Records]
     canary: Canary
     privacy_property: PrivacyProperty
@@ -187,9 +202,8 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         config.canary, network, split, label=config.canary_label, seed=seeds.canary
     )
     claim = config.claim()
-    module_name, mechanism_name, mechanism_config_name = _ENGINES[config.engine]
-    module = importlib.import_module(f"dvrenyi_plugin.mechanisms.{module_name}")
-    mechanism_config = getattr(module, mechanism_config_name)(
+    mechanism_class, mechanism_config_class = _load("mechanisms", _ENGINES[config.engine])
+    mechanism_config = mechanism_config_class(
         model=config.model,
         initial_weights=weights,
         canary=(canary.features, canary.label),
@@ -201,6 +215,8 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         noise_scale=config.noise_scale,
         seed=seeds.mechanism,
     )
+    privacy_property = PrivacyProperty(renyi_dp=claim.renyi)
+    tester_class, tester_config_class = _load("testers", _TESTERS[config.tester])
     settings = {
         **{name: value for name, value in dataclasses.asdict(config).items() if name != "seed"},
         "noise_multiplier": claim.noise_multiplier,
@@ -217,15 +233,25 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         "seeds": dataclasses.asdict(seeds),
     }
     return DpSgdExperiment(
-        mechanism=getattr(module, mechanism_name)(mechanism_config),
+        mechanism=mechanism_class(mechanism_config),
+        tester=tester_class(
+            tester_config_class(privacy_property=privacy_property, seed=seeds.tester)
+        ),
         pair=add_canary(split.audited.records, canary.features, canary.label),
         canary=canary,
         claimed_mu=claim.mu,
-        privacy_property=PrivacyProperty(renyi_dp=claim.renyi),
+        privacy_property=privacy_property,
         notes=_weaknesses(canary, mechanism_config.clip_norm),
         seeds=seeds,
         settings=settings,
     )
+
+
+def _load(room: str, names: tuple[str, str, str]) -> tuple[Any, Any]:
+    """Returns the two classes; only the libraries of what is used are imported."""
+    module_name, class_name, config_name = names
+    module = importlib.import_module(f"dvrenyi_plugin.{room}.{module_name}")
+    return getattr(module, class_name), getattr(module, config_name)
 
 
 def _weaknesses(canary: Canary, clip_norm: float) -> tuple[str, ...]:

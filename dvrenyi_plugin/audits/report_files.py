@@ -8,7 +8,7 @@ import numpy as np
 
 from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditResult, Observations
 from dvrenyi_plugin.audits.plots import Critic, plot_bound, plot_losses, save_figure
-from dvrenyi_plugin.critics import DvRenyiEstimator, DvRenyiEstimatorConfig
+from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 
 # The one that says the others are complete comes last.
 REPORT_FILES = ("observations.npz", "losses.png", "bound.png", "report.md", "report.json")
@@ -30,8 +30,8 @@ def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
         plot_losses(
             observations.without[:, 0],
             observations.with_canary[:, 0],
-            _critic_of_losses(observations, report.claim.alpha or 2.0, report.seed),
-            critic_name="critic fitted to these losses: log density ratio, with over without canary",
+            _critic_of_losses(observations),
+            critic_name="critic fitted to these losses: log density ratio, with over without the canary",
         ),
         os.path.join(directory, "losses.png"),
     )
@@ -44,14 +44,13 @@ def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
     _write_text(os.path.join(directory, "report.json"), report.to_json())
 
 
-def _critic_of_losses(observations: Observations, alpha: float, seed: int) -> Critic | None:
-    """Returns a critic of the losses alone, for the picture; None for too few or constant losses."""
+def _critic_of_losses(observations: Observations) -> Critic | None:
+    """Returns the log density ratio fitted to the losses alone, for the picture; None if all are equal."""
     without, with_canary = observations.without[:, :1], observations.with_canary[:, :1]
-    if len(without) < 10 or np.ptp(np.concatenate([without, with_canary])) == 0.0:
+    if np.ptp(np.concatenate([without, with_canary])) == 0.0:
         return None
-    config = DvRenyiEstimatorConfig(alpha=alpha, seed=seed)
-    critic: Critic = DvRenyiEstimator(config).estimate(with_canary, without).critic
-    return critic
+    log_ratio, _ = fit_log_ratio(with_canary, without)
+    return lambda losses: log_ratio(losses[:, np.newaxis])
 
 
 def _write_text(path: str, text: str) -> None:

@@ -58,6 +58,9 @@ def define_flags() -> flags.FlagValues:
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
     )
     text("engine", "ensemble", "ensemble (many models at once) or opacus (one after another)")
+    text(
+        "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
+    )
     whole("num_workers", 2, "worker processes; the result does not depend on it")
     whole("seed", 0, "root of every random stream")
     text("output_dir", None, "folder for the report; required")
@@ -93,7 +96,6 @@ def _audit(values: flags.FlagValues) -> int:
             build_dp_sgd_experiment,
         )
         from dvrenyi_plugin.audits.report_files import write_report_files
-        from dvrenyi_plugin.testers import DvRenyiPropertyTester, DvRenyiPropertyTesterConfig
 
         audit_config = DpSgdAuditConfig(
             num_models=values.num_models,
@@ -121,17 +123,13 @@ def _audit(values: flags.FlagValues) -> int:
                 canary_label=values.canary_label,
                 initial_weights=values.initial_weights,
                 engine=values.engine,
+                tester=values.tester,
                 seed=values.seed,
-            )
-        )
-        tester = DvRenyiPropertyTester(
-            DvRenyiPropertyTesterConfig(
-                privacy_property=experiment.privacy_property, seed=experiment.seeds.tester
             )
         )
         result = audit_dp_sgd(
             experiment.mechanism,
-            tester,
+            experiment.tester,
             experiment.pair,
             audit_config,
             claimed_mu=experiment.claimed_mu,
