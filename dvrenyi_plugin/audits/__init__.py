@@ -1,4 +1,4 @@
-"""The audit of DP-SGD: datasets, canaries, initial weights, many trained models, a report."""
+"""Audits from data to verdict: of DP-SGD (many trained models), and of samplers (exact laws beside the bounds)."""
 
 from dvrenyi_plugin._lazy import lazy_exports
 
@@ -24,5 +24,10 @@ __getattr__, __all__ = lazy_exports(
         "plots": ("plot_bound", "plot_losses"),
         "report": ("AuditReport",),
         "report_files": ("write_report_files",),
+        "shk_audit": ("ShkAuditConfig", "ShkAuditResult", "audit_grid_mechanism"),
+        "shk_experiment": ("ShkExperiment", "ShkExperimentConfig", "build_shk_experiment"),
+        "shk_plots": ("flow_curves",),
+        "shk_report": ("ShkAuditReport",),
+        "shk_report_files": ("write_shk_report_files",),
     },
 )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin.audits.report import AuditReport
+from dvrenyi_plugin.audits.report import AuditClaim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Critic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-_BLUE, _ORANGE, _GREEN, _BLACK = "#0072B2", "#D55E00", "#009E73", "#222222"
+BLUE, ORANGE, GREEN, BLACK = "#0072B2", "#D55E00", "#009E73", "#222222"
 _DOTS_PER_INCH = 150
 
 
@@ -36,13 +36,13 @@ def plot_losses(
       critic_name: title of the lower panel.
     """
     panels = 1 if critic is None else 2
-    figure, axes = _figure(panels, height=3.2 + 1.6 * (panels - 1))
+    figure, axes = new_figure(panels, height=3.2 + 1.6 * (panels - 1))
     histogram = axes[0]
     both = np.concatenate([without, with_canary])
     edges = np.histogram_bin_edges(both, bins=_num_bins(both.size))
     for losses, colour, hatch, name in (
-        (without, _BLUE, "", "without the canary"),
-        (with_canary, _ORANGE, "///", "with the canary"),
+        (without, BLUE, "", "without the canary"),
+        (with_canary, ORANGE, "///", "with the canary"),
     ):
         histogram.hist(losses, bins=edges, histtype="stepfilled", color=colour, alpha=0.25)
         histogram.hist(
@@ -60,10 +60,10 @@ def plot_losses(
     histogram.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.22), ncols=2)
     if critic is not None:
         grid = np.linspace(edges[0], edges[-1], 400)
-        axes[1].plot(grid, critic(grid), color=_GREEN, linewidth=2.0)
-        axes[1].axhline(0.0, color=_BLACK, linewidth=0.8, linestyle=":")
+        axes[1].plot(grid, critic(grid), color=GREEN, linewidth=2.0)
+        axes[1].axhline(0.0, color=BLACK, linewidth=0.8, linestyle=":")
         axes[1].set_ylabel("critic / nat")
-        axes[1].set_title(critic_name, loc="left", fontsize=9, color=_GREEN)
+        axes[1].set_title(critic_name, loc="left", fontsize=9, color=GREEN)
     # Losses differ in late digits: whole numbers on the axis, not an offset in its corner.
     axes[-1].ticklabel_format(axis="x", style="plain", useOffset=False)
     axes[-1].locator_params(axis="x", nbins=6)
@@ -71,9 +71,33 @@ def plot_losses(
     return figure
 
 
-def plot_bound(report: AuditReport) -> Figure:
+class BoundedReport(Protocol):
+    """What `plot_bound` shows of a report: an audit of DP-SGD or of a sampler."""
+
+    @property
+    def claim(self) -> AuditClaim:
+        """What was tested."""
+
+    @property
+    def lower_bound(self) -> float:
+        """Certified lower bound."""
+
+    @property
+    def point_estimate(self) -> float:
+        """Point estimate, NaN when there is none."""
+
+    @property
+    def failure_probability(self) -> float:
+        """Of the lower bound."""
+
+    @property
+    def refuted(self) -> bool:
+        """True when the lower bound exceeds the claim."""
+
+
+def plot_bound(report: BoundedReport) -> Figure:
     """Returns claim, point estimate and certified lower bound on one axis of epsilon."""
-    figure, (axis,) = _figure(1, height=2.5)
+    figure, (axis,) = new_figure(1, height=2.5)
     claim, bound, estimate = report.claim.epsilon, report.lower_bound, report.point_estimate
     largest = max(value for value in (claim, bound, estimate, 1e-12) if math.isfinite(value))
     axis.set_xlim(0.0, 1.15 * largest)
@@ -84,20 +108,20 @@ def plot_bound(report: AuditReport) -> Figure:
     }
     axis.set_yticks(list(rows.values()), list(rows))
     axis.set_ylim(-0.6, 2.6)
-    axis.axvline(claim, color=_BLACK, linestyle="--", linewidth=1.2)
-    axis.plot(claim, 2.0, marker="D", color=_BLACK, markersize=8)
+    axis.axvline(claim, color=BLACK, linestyle="--", linewidth=1.2)
+    axis.plot(claim, 2.0, marker="D", color=BLACK, markersize=8)
     _annotate(axis, claim, 2.0, claim)
     if math.isfinite(estimate):
-        axis.plot(estimate, 1.0, marker="o", color=_BLUE, markersize=9, markerfacecolor="white")
+        axis.plot(estimate, 1.0, marker="o", color=BLUE, markersize=9, markerfacecolor="white")
         _annotate(axis, estimate, 1.0, estimate)
     # An arrow to the right: the divergence is certified to be here or larger.
     axis.annotate(
         "",
         xy=(1.15 * largest, 0.0),
         xytext=(bound, 0.0),
-        arrowprops={"arrowstyle": "->", "color": _ORANGE, "linewidth": 2.0},
+        arrowprops={"arrowstyle": "->", "color": ORANGE, "linewidth": 2.0},
     )
-    axis.plot(bound, 0.0, marker="|", color=_ORANGE, markersize=18, markeredgewidth=3.0)
+    axis.plot(bound, 0.0, marker="|", color=ORANGE, markersize=18, markeredgewidth=3.0)
     _annotate(axis, bound, 0.0, bound)
     order = "" if report.claim.alpha is None else f" of order {report.claim.alpha:g}"
     axis.set_xlabel(f"Rényi divergence{order} between the two worlds / nat")
@@ -113,7 +137,8 @@ def save_figure(figure: Figure, path: str) -> None:
     pyplot.close(figure)
 
 
-def _figure(panels: int, height: float) -> tuple[Figure, Any]:
+def new_figure(panels: int, height: float) -> tuple[Figure, Any]:
+    """Returns a figure of stacked panels that share their horizontal axis, and the list of panels."""
     import matplotlib
 
     matplotlib.use("Agg")

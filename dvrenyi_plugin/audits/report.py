@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin import __version__
+from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 _PACKAGES = ("numpy", "scipy", "torch", "opacus", "dp-accounting", "joblib")
@@ -193,14 +194,14 @@ class AuditReport:
         """Returns a few lines for the terminal."""
         confidence = f"failure probability {self.failure_probability:g}"
         lines = [
-            ("claim", _describe_claim(self.claim)),
-            ("point estimate", f"{_number(self.point_estimate)}  (no confidence statement)"),
-            ("certified lower bound", f"{_number(self.lower_bound)}  ({confidence})"),
+            ("claim", describe_claim(self.claim)),
+            ("point estimate", f"{number(self.point_estimate)}  (no confidence statement)"),
+            ("certified lower bound", f"{number(self.lower_bound)}  ({confidence})"),
             ("verdict", self.verdict()),
             (
                 "separation",
-                f"d-prime {_number(self.separation.d_prime)}"
-                f" +- {_number(self.separation.standard_error)} over {self.num_models} models a world",
+                f"d-prime {number(self.separation.d_prime)}"
+                f" +- {number(self.separation.standard_error)} over {self.num_models} models a world",
             ),
         ]
         lines += [("note", note) for note in self.notes]
@@ -209,9 +210,7 @@ class AuditReport:
 
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
-        if self.refuted:
-            return "REFUTED: the certified lower bound exceeds the claimed epsilon"
-        return "not refuted: no violation was certified, which is not a proof of the claim"
+        return verdict(self.refuted)
 
     def to_markdown(self, plots: Mapping[str, str] | None = None) -> str:
         """Returns the report as markdown.
@@ -219,18 +218,18 @@ class AuditReport:
         Args:
           plots: captions to file names, relative to the report.
         """
-        settings = [(name, _cell(value)) for name, value in self.settings.items()]
+        settings = [(name, cell(value)) for name, value in self.settings.items()]
         sections = [
             "# Privacy audit of DP-SGD",
             f"**{self.verdict()}.**",
-            _table(
+            table(
                 ("quantity", "value"),
                 [
-                    ("claim", _describe_claim(self.claim)),
-                    ("point estimate (no confidence statement)", _number(self.point_estimate)),
+                    ("claim", describe_claim(self.claim)),
+                    ("point estimate (no confidence statement)", number(self.point_estimate)),
                     (
                         f"certified lower bound (failure probability {self.failure_probability:g})",
-                        _number(self.lower_bound),
+                        number(self.lower_bound),
                     ),
                     ("models trained a world", str(self.num_models)),
                 ],
@@ -241,7 +240,7 @@ class AuditReport:
             *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
             "## Directions",
             "The failure probability is divided over the directions.",
-            _table(
+            table(
                 (
                     "numerator over denominator",
                     "lower bound",
@@ -252,33 +251,33 @@ class AuditReport:
                 [
                     (
                         entry.direction,
-                        _number(entry.bound.lower_bound),
+                        number(entry.bound.lower_bound),
                         f"{entry.bound.failure_probability:g}",
-                        _number(entry.bound.point_estimate),
+                        number(entry.bound.point_estimate),
                         entry.bound.method,
                     )
                     for entry in self.directions
                 ],
             ),
             "## Canary losses",
-            _table(
+            table(
                 ("world", "models", "mean / nat", "standard deviation / nat", "range / nat"),
                 [
                     _loss_row("without the canary", self.losses_without),
                     _loss_row("with the canary", self.losses_with_canary),
                 ],
             ),
-            f"d-prime = {_number(self.separation.d_prime)}"
-            f" (standard error {_number(self.separation.standard_error)}), an estimate."
+            f"d-prime = {number(self.separation.d_prime)}"
+            f" (standard error {number(self.separation.standard_error)}), an estimate."
             + (
                 f" A Gaussian pair at the claim has {self.claim.mu:g}."
                 if self.claim.mu is not None
                 else ""
             ),
             "## What decided the result",
-            _table(("setting", "value"), [("seed", str(self.seed)), *settings]),
+            table(("setting", "value"), [("seed", str(self.seed)), *settings]),
             "## Versions and time",
-            _table(
+            table(
                 ("what", "value"),
                 [
                     *self.versions.items(),
@@ -332,21 +331,6 @@ def jsonable(value: Any) -> Any:
     return str(value)
 
 
-def _describe_claim(claim: AuditClaim) -> str:
-    order = "" if claim.alpha is None else f" at order alpha {claim.alpha:g}"
-    source = "" if claim.mu is None else f" (mu {claim.mu:g} Gaussian DP)"
-    return f"epsilon {claim.epsilon:.4g}{order}{source}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "none"
-
-
-def _cell(value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def _loss_row(world: str, losses: ObservationSummary) -> tuple[str, ...]:
     return (
         world,
@@ -355,8 +339,3 @@ def _loss_row(world: str, losses: ObservationSummary) -> tuple[str, ...]:
         f"{losses.standard_deviation:.4g}",
         f"{losses.minimum:.5g} to {losses.maximum:.5g}",
     )
-
-
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [header, ("---",) * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

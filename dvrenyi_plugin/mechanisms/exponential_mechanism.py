@@ -22,9 +22,10 @@ class ExponentialMechanism(GridMechanism):
     replaced. Source: McSherry and Talwar (2007); Dong, Durfee and Rogers (2020) for the range.
     """
 
+    config: ExponentialMechanismConfig
+
     def __init__(self, config: ExponentialMechanismConfig) -> None:
         super().__init__(config)
-        self.config = config
 
     @property
     def certificate(self) -> Certificate:

@@ -53,12 +53,13 @@ class FlowMechanismConfig(GridMechanismConfig):
 class FlowMechanism(GridMechanism):
     """A flow from a data-free start, stopped at `run_time`, then a draw from its law."""
 
+    config: FlowMechanismConfig
     dynamics = SHK
 
     def __init__(self, config: FlowMechanismConfig) -> None:
         super().__init__(config)
-        self._flow_settings = config
-        self._start = (
+        # log rho_0 at the midpoints, up to a constant, shape grid.shape.
+        self.initial_log_density: FloatArray = (
             np.zeros(self.grid.shape)
             if config.start is None
             else self.grid.evaluate(config.start, "start")
@@ -67,14 +68,17 @@ class FlowMechanism(GridMechanism):
     @property
     def initial_oscillation(self) -> float:
         """Bound on osc(log rho_0 / pi_D) over all datasets: the start's own plus beta times the loss's."""
-        return float(self.grid.oscillation(self._start)) + self._flow_settings.potential_oscillation
+        return (
+            float(self.grid.oscillation(self.initial_log_density))
+            + self.config.potential_oscillation
+        )
 
     @property
     def certificate(self) -> Certificate:
         """What holds for every pair of neighbours at `run_time`, without a look at data."""
         return Certificate(
-            time=self._flow_settings.run_time,
-            oscillation_distance=self._flow_settings.oscillation_distance,
+            time=self.config.run_time,
+            oscillation_distance=self.config.oscillation_distance,
             initial_oscillation1=self.initial_oscillation,
             initial_oscillation2=self.initial_oscillation,
             has_reaction=self.dynamics == SHK,
@@ -86,8 +90,8 @@ class FlowMechanism(GridMechanism):
             self.grid,
             self.potential(dataset1),
             self.potential(dataset2),
-            self._flow_settings.run_time,
-            self._start,
+            self.config.run_time,
+            self.initial_log_density,
             has_reaction=self.dynamics == SHK,
         )
 
@@ -96,9 +100,9 @@ class FlowMechanism(GridMechanism):
         return run_flow(
             self.grid,
             self.potential(dataset),
-            self._flow_settings.run_time,
-            self._start,
-            self._flow_settings.flow_config(self.dynamics, record_every),
+            self.config.run_time,
+            self.initial_log_density,
+            self.config.flow_config(self.dynamics, record_every),
         )
 
     def _compute_law(self, dataset: Any) -> FloatArray:

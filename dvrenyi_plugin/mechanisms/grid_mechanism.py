@@ -97,8 +97,10 @@ class GridMechanism(abc.ABC):
     at most about (number of cells) 2^-53. Read pure-DP claims with that delta beside them.
     """
 
+    config: GridMechanismConfig
+
     def __init__(self, config: GridMechanismConfig) -> None:
-        self._base_config = config
+        self.config = config
         self.grid = config.grid
         self._midpoints = self.grid.midpoints()
         self._streams = CallStreams(config.seed)
@@ -122,7 +124,7 @@ class GridMechanism(abc.ABC):
             as_privacy_property(ZeroConcentratedDp(certificate.zcdp().value)),
             *(
                 as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value))
-                for alpha in self._base_config.alphas
+                for alpha in self.config.alphas
             ),
         ]
 
@@ -162,7 +164,7 @@ class GridMechanism(abc.ABC):
 
     def loss_values(self, dataset: Any) -> FloatArray:
         """Returns the loss at the cells' midpoints, shape grid.shape, checked against its bounds."""
-        loss = self._base_config.loss
+        loss = self.config.loss
         values = np.asarray(loss(self._midpoints, dataset), dtype=np.float64)
         return check_loss_values(values, loss.bounds).reshape(self.grid.shape)
 
@@ -177,6 +179,6 @@ class GridMechanism(abc.ABC):
         Raises:
           ValueError: a loss outside its bounds, or a grid too coarse for the potential.
         """
-        values = self._base_config.inverse_temperature * self.loss_values(dataset)
-        check_resolution(self.grid, values, self._base_config.max_jump)
+        values = self.config.inverse_temperature * self.loss_values(dataset)
+        check_resolution(self.grid, values, self.config.max_jump)
         return values

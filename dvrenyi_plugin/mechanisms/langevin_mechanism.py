@@ -21,8 +21,8 @@ class LangevinMechanism(FlowMechanism):
     weak: without a reaction nothing dimension-free makes the second term small. It is here to be compared with.
     """
 
+    config: LangevinMechanismConfig
     dynamics = LANGEVIN
 
     def __init__(self, config: LangevinMechanismConfig) -> None:
         super().__init__(config)
-        self.config = config

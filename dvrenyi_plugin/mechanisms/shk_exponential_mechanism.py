@@ -26,11 +26,11 @@ class ShkExponentialMechanism(FlowMechanism):
     Differential Privacy", Theorem 3; width and discretisation: `dvrenyi_plugin.flows`.
     """
 
+    config: ShkExponentialMechanismConfig
     dynamics = SHK
 
     def __init__(self, config: ShkExponentialMechanismConfig) -> None:
         super().__init__(config)
-        self.config = config
 
     def time_for_epsilon(self, epsilon: float) -> float:
         """Returns the least running time whose pure-DP claim is at most `epsilon`.
