@@ -13,7 +13,12 @@ from dvrenyi_plugin.flows.particle_domain import ParticleDomain
 from dvrenyi_plugin.mechanisms import (
     BirthDeathLangevinMechanism,
     BirthDeathLangevinMechanismConfig,
+    ExponentialMechanism,
+    ExponentialMechanismConfig,
+    ShkExponentialMechanism,
+    ShkExponentialMechanismConfig,
 )
+from dvrenyi_plugin.mechanisms.losses import CircularMeanLoss, LogisticLoss, MeanLoss, QuantileLoss
 
 CIRCLE = ParticleDomain.torus(1)
 DATASET = np.array([0.2, 0.3, 0.1, 0.4])
@@ -122,13 +127,15 @@ def test_ensemble_mode_releases_one_ensemble_and_says_that_it_is_dependent():
 
 
 def test_the_claim_is_the_mean_field_width_and_says_what_it_is():
-    mechanism = BirthDeathLangevinMechanism(make_config(alpha=3.0))
+    mechanism = BirthDeathLangevinMechanism(make_config(alphas=(3.0, 1.5)))
     width = 2.0 * 1.0 + 2.0 * math.exp(-3.0) * 2.0 * 2.0
     assert mechanism.mean_field_certificate.width == pytest.approx(width, rel=1e-9)
-    pure, concentrated, renyi = mechanism.claimed_privacy
+    pure, concentrated, renyi, low_order = mechanism.claimed_privacy
     assert pure.pure_dp.epsilon == pytest.approx(width)
     assert concentrated.zero_concentrated_dp.rho == pytest.approx(width**2 / 8.0)
     assert renyi.renyi_dp.alpha == 3.0
+    assert low_order.renyi_dp.alpha == 1.5
+    assert low_order.renyi_dp.epsilon < renyi.renyi_dp.epsilon
     # At most the closed-form bounds, and at least what two laws with log ratio +- width / 2 have.
     assert (
         renyi.renyi_dp.epsilon
@@ -201,9 +208,44 @@ def test_any_dimension_and_euclidean_space():
     assert np.all(np.diff(released.mean(axis=0)) > 0.5)
 
 
+@pytest.mark.parametrize(
+    ("loss", "dataset"),
+    [
+        (CircularMeanLoss(num_records=4), DATASET),
+        (MeanLoss(num_records=4, high=2.0), np.array([0.1, 0.3, 0.9])),
+        (QuantileLoss(num_records=4, low=-1.0, high=2.0, quantile=0.3), DATASET),
+        (LogisticLoss(num_records=4, radius=1.5), np.array([[0.9, 0.1, 1.0], [0.2, -0.8, -1.0]])),
+    ],
+)
+def test_built_in_losses_bring_their_domain_and_the_same_certificate_as_the_grid_flow(
+    loss, dataset
+):
+    """The releases' mean coordinates are those of the exact target to 5 standard errors and 0.03 of an axis."""
+    settings = {"loss": loss, "inverse_temperature": 3.0}
+    particle = BirthDeathLangevinMechanism(
+        BirthDeathLangevinMechanismConfig(
+            **settings, run_time=1.5, num_particles=40, step_size=3e-3 * loss.axis(3).length ** 2
+        )
+    )
+    shk = ShkExponentialMechanism(ShkExponentialMechanismConfig(**settings, run_time=1.5))
+    assert particle.mean_field_certificate == shk.certificate
+    assert particle.claimed_privacy == shk.claimed_privacy
+
+    target = ExponentialMechanism(ExponentialMechanismConfig(**settings))
+    points, masses = target.grid.midpoints(), np.exp(target.grid_law(dataset).ravel())
+    released = particle(dataset, 300)
+    assert released.shape == (300, loss.dimension)
+    for axis in range(loss.dimension):
+        error = 5.0 * released[:, axis].std() / math.sqrt(300)
+        expected = masses @ points[:, axis]
+        assert released[:, axis].mean() == pytest.approx(
+            expected, abs=error + 0.03 * loss.axis(3).length
+        )
+
+
 def test_losses_outside_their_bounds_are_refused():
     mechanism = BirthDeathLangevinMechanism(make_config(loss_bounds=(0.0, 0.5)))
-    with pytest.raises(ValueError, match=r"loss must stay inside loss_bounds \[0, 0.5\]"):
+    with pytest.raises(ValueError, match=r"loss must stay inside its bounds \[0, 0.5\]"):
         mechanism(DATASET, 10)
 
 
@@ -231,7 +273,10 @@ def test_bad_counts_are_refused(num_samples):
         ({"loss_sensitivity": -1.0}, "loss_sensitivity"),
         ({"start_oscillation": 1.0}, "start_oscillation"),
         ({"ensemble": 1}, "ensemble"),
-        ({"alpha": 1.0}, "alpha"),
+        ({"alphas": (1.0,)}, "alphas"),
+        ({"alphas": 2.0}, "alphas"),
+        ({"domain": None}, "domain"),
+        ({"loss": CircularMeanLoss(num_records=4)}, "domain must be None"),
         ({"seed": -1}, "seed"),
         ({"domain": ParticleDomain.euclidean(1)}, "bandwidth"),
         ({"domain": ParticleDomain.euclidean(1), "bandwidth": 0.1}, "start"),

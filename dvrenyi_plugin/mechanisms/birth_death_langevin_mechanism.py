@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_int, check_order, check_real, check_seed
 from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.flows.grid import PERIODIC
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
 from dvrenyi_plugin.flows.particles import (
     ParticleDynamics,
@@ -27,6 +28,7 @@ from dvrenyi_plugin.interfaces import (
     as_privacy_property,
     check_num_samples,
 )
+from dvrenyi_plugin.mechanisms.losses import Loss, check_loss_values
 
 Array = NDArray[np.float64]
 
@@ -38,15 +40,16 @@ class BirthDeathLangevinMechanismConfig:
     """Settings of the particle sampler for pi proportional to exp(-inverse_temperature loss).
 
     Attributes:
-      loss: maps (points of shape (m, d), dataset) to losses, shape (m,).
-      domain: where the released point lives.
-      inverse_temperature: beta > 0.
+      loss: one of `losses`, with its domain, bounds and sensitivity; or any function that maps (points of
+        shape (m, d), dataset) to losses of shape (m,), in any dimension.
+      inverse_temperature: beta > 0; the potential is beta times the loss.
       run_time: flow time t, >= 0.
+      domain: where the released point lives; for a plain function only.
       gradient: maps (points, dataset) to the gradient of the loss, shape (m, d); None for central
         differences.
-      loss_bounds: (low, high) that hold for every dataset; a loss outside is an error. None: no claim.
-      loss_sensitivity: largest oscillation (supremum minus infimum over the domain) of the difference between the
-        losses of two neighbouring datasets, >= 0. None: no claim.
+      loss_bounds: (low, high) of a plain function, for every dataset; a loss outside is an error. None: no claim.
+      loss_sensitivity: largest oscillation (supremum minus infimum over the domain) of the difference between a
+        plain function's losses on two neighbouring datasets, >= 0. None: no claim.
       start: maps (generator, count) to points of shape (count, d), without a look at the data; None for the
         uniform law of a bounded domain.
       start_oscillation: supremum minus infimum of the start's log density, >= 0; needed for a claim when
@@ -58,14 +61,14 @@ class BirthDeathLangevinMechanismConfig:
         `num_particles` (a bounded domain only).
       ensemble: True releases many particles of one ensemble, which are dependent; False runs one
         independent ensemble for every released sample.
-      alpha: order of the Rényi DP property that is claimed, > 1.
+      alphas: orders at which Rényi DP is claimed, each > 1.
       seed: where all randomness comes from, >= 0.
     """
 
     loss: Callable[[Array, Any], Any]
-    domain: ParticleDomain
     inverse_temperature: float
     run_time: float
+    domain: ParticleDomain | None = None
     gradient: Callable[[Array, Any], Any] | None = None
     loss_bounds: tuple[float, float] | None = None
     loss_sensitivity: float | None = None
@@ -76,7 +79,7 @@ class BirthDeathLangevinMechanismConfig:
     birth_death_rate: float = 1.0
     bandwidth: float | tuple[float, ...] | None = None
     ensemble: bool = False
-    alpha: float = 2.0
+    alphas: tuple[float, ...] = (2.0,)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -86,8 +89,18 @@ class BirthDeathLangevinMechanismConfig:
                 raise ValueError(f"{name} must be callable, got {value!r}")
         check_real("inverse_temperature", self.inverse_temperature, above=0.0)
         check_int("num_particles", self.num_particles, at_least=2)
-        check_order(self.alpha)
+        if not isinstance(self.alphas, tuple) or not self.alphas:
+            raise ValueError(f"alphas must be a tuple of orders, got {self.alphas!r}")
+        for alpha in self.alphas:
+            check_order(alpha, "alphas")
         check_seed(self.seed)
+        for name in ("domain", "loss_bounds", "loss_sensitivity"):
+            if self._is_described_loss and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} must be None when the loss has its own, got {getattr(self, name)!r}"
+                )
+        if not self._is_described_loss and self.domain is None:
+            raise ValueError("domain must be given for a loss that is a plain function, got None")
         if self.loss_bounds is not None:
             low, high = self.loss_bounds
             check_real("loss_bounds", low)
@@ -108,10 +121,47 @@ class BirthDeathLangevinMechanismConfig:
             uniform_start(dynamics.domain)
 
     @property
+    def _is_described_loss(self) -> bool:
+        return hasattr(self.loss, "axis") and hasattr(self.loss, "sensitivity")
+
+    @property
+    def particle_domain(self) -> ParticleDomain:
+        """Where the released point lives."""
+        if self.domain is not None:
+            return self.domain
+        loss = cast(Loss, self.loss)
+        axis = loss.axis(3)
+        kind = "torus" if axis.boundary == PERIODIC else "box"
+        return ParticleDomain(kind, (axis.low,) * loss.dimension, (axis.high,) * loss.dimension)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest loss that any dataset can give, if known."""
+        return cast(Loss, self.loss).bounds if self._is_described_loss else self.loss_bounds
+
+    @property
+    def potential_oscillation(self) -> float | None:
+        """beta times the loss's oscillation, which bounds osc(V_D) over datasets, if known."""
+        if self._is_described_loss:
+            return self.inverse_temperature * cast(Loss, self.loss).oscillation
+        if self.loss_bounds is None:
+            return None
+        return self.inverse_temperature * (self.loss_bounds[1] - self.loss_bounds[0])
+
+    @property
+    def oscillation_distance(self) -> float | None:
+        """beta times the sensitivity, which bounds osc(V_D - V_D') over neighbours, if known."""
+        if self._is_described_loss:
+            return self.inverse_temperature * cast(Loss, self.loss).sensitivity
+        if self.loss_sensitivity is None:
+            return None
+        return self.inverse_temperature * self.loss_sensitivity
+
+    @property
     def dynamics(self) -> ParticleDynamics:
         """How the particles move."""
         return ParticleDynamics(
-            domain=self.domain,
+            domain=self.particle_domain,
             run_time=self.run_time,
             step_size=self.step_size,
             birth_death_rate=self.birth_death_rate,
@@ -136,8 +186,8 @@ class BirthDeathLangevinMechanism:
     also with reflecting walls), and birth-death at rate r multiplies it by e^{-r h} in time h. So
     osc(s_t) <= e^{-r t} osc(s_0), and log rho_t/rho'_t = s_t - s'_t + log pi/pi' lies in an interval of width
         w(t) = osc(V - V') + e^{-r t} (R0 + R0'),
-        osc(V - V') <= inverse_temperature loss_sensitivity,
-        R0, R0' <= inverse_temperature (high - low) + start_oscillation.
+        osc(V - V') <= inverse_temperature sensitivity,
+        R0, R0' <= inverse_temperature oscillation + start_oscillation.
     Hence w(t)-DP and, by bounded range, w(t)^2/8-zCDP. Rate 1 without a boundary is theorem 1 of Mustafi and
     Mukherjee, "On the Stability of Spherical Hellinger-Kantorovich Flows and Their Implications for Differential
     Privacy".
@@ -165,32 +215,34 @@ class BirthDeathLangevinMechanism:
         Its time is the reaction's, birth_death_rate run_time.
         """
         config = self.config
-        oscillation = 0.0 if config.start is None else config.start_oscillation
-        if config.loss_bounds is None or config.loss_sensitivity is None or oscillation is None:
+        start = 0.0 if config.start is None else config.start_oscillation
+        potential, distance = config.potential_oscillation, config.oscillation_distance
+        if start is None or potential is None or distance is None:
             return None
-        low, high = config.loss_bounds
-        initial = config.inverse_temperature * (high - low) + oscillation
         return Certificate(
             time=config.birth_death_rate * config.run_time,
-            oscillation_distance=config.inverse_temperature * config.loss_sensitivity,
-            initial_oscillation1=initial,
-            initial_oscillation2=initial,
+            oscillation_distance=distance,
+            initial_oscillation1=potential + start,
+            initial_oscillation2=potential + start,
             has_reaction=config.birth_death_rate > 0.0,
         )
 
     @property
     def claimed_privacy(self) -> list[PrivacyProperty]:
-        """Pure DP, zCDP and Rényi DP of the mean-field law: claims to be audited, see `claim_basis`.
+        """Pure DP, zCDP and Rényi DP at every order of `alphas`, of the mean-field law: claims to be audited, see `claim_basis`.
 
         Empty when there is no `mean_field_certificate`.
         """
-        certificate, alpha = self.mean_field_certificate, self.config.alpha
+        certificate = self.mean_field_certificate
         if certificate is None:
             return []
         return [
             as_privacy_property(PureDp(certificate.pure_dp().value)),
             as_privacy_property(ZeroConcentratedDp(certificate.zcdp().value)),
-            as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value)),
+            *(
+                as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value))
+                for alpha in self.config.alphas
+            ),
         ]
 
     def __call__(self, dataset: Any, num_samples: int) -> Array:
@@ -202,7 +254,7 @@ class BirthDeathLangevinMechanism:
             randomness, and a new object with the same config repeats the calls.
 
         Raises:
-          ValueError: a loss that is not finite or outside `loss_bounds`, or a step too long for the gradient.
+          ValueError: a loss that is not finite or outside its bounds, or a step too long for the gradient.
         """
         config = self.config
         num_samples = check_num_samples(num_samples)
@@ -233,11 +285,12 @@ class BirthDeathLangevinMechanism:
     def _simulate(self, dataset: Any, num_ensembles: int, seed: np.random.SeedSequence) -> Array:
         config = self.config
         beta = config.inverse_temperature
-        gradient = config.gradient
+        gradient, bounds = config.gradient, config.bounds
 
         def potential(points: Array) -> Array:
             losses = np.asarray(config.loss(points, dataset), dtype=np.float64)
-            _check_loss_bounds(losses, config.loss_bounds)
+            if bounds is not None:
+                check_loss_values(losses, bounds)
             return np.asarray(beta * losses)
 
         def potential_gradient(points: Array) -> Array:
@@ -246,7 +299,7 @@ class BirthDeathLangevinMechanism:
 
         run = simulate_particles(
             potential,
-            config.start or uniform_start(config.domain),
+            config.start or uniform_start(config.particle_domain),
             config.dynamics,
             num_ensembles=num_ensembles,
             num_particles=config.num_particles,
@@ -254,18 +307,6 @@ class BirthDeathLangevinMechanism:
             gradient=None if gradient is None else potential_gradient,
         )
         return run.particles
-
-
-def _check_loss_bounds(losses: Array, bounds: tuple[float, float] | None) -> None:
-    if bounds is None or losses.size == 0:
-        return
-    low, high = bounds
-    slack = 1e-9 * max(1.0, abs(low), abs(high))
-    smallest, largest = float(np.min(losses)), float(np.max(losses))
-    if smallest < low - slack or largest > high + slack:
-        raise ValueError(
-            f"loss must stay inside loss_bounds [{low:g}, {high:g}], got values from {smallest:g} to {largest:g}"
-        )
 
 
 __all__ = ["BirthDeathLangevinMechanism", "BirthDeathLangevinMechanismConfig"]
