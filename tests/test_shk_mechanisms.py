@@ -262,6 +262,11 @@ class TestHonestMechanisms:
         with pytest.raises(ValueError, match="read-only"):
             law[0] = 0.0
 
+    def test_datasets_that_cannot_be_pickled(self) -> None:
+        loss = CallableLoss(function=lambda p, d: d(p), bounds=(-1, 1), sensitivity=0.1)
+        law = shk(loss).grid_law(lambda points: np.cos(points[:, 0]))
+        assert np.exp(law).sum() == pytest.approx(1.0)
+
 
 class TestBrokenMechanisms:
     @pytest.mark.parametrize("defect", DEFECTS)

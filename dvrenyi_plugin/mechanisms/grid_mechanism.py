@@ -146,15 +146,21 @@ class GridMechanism(abc.ABC):
         Raises:
           ValueError: a malformed dataset, a loss outside its bounds, a grid too coarse for the potential.
         """
-        key = pickle.dumps(dataset)
+        try:
+            key = pickle.dumps(dataset)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return self._read_only_law(dataset)  # cannot be compared by value, so it is not kept
         if key not in self._laws:
-            law = np.array(self._compute_law(dataset))
-            law.setflags(write=False)
-            self._laws[key] = law
+            self._laws[key] = self._read_only_law(dataset)
             if len(self._laws) > _LAWS_KEPT:
                 self._laws.popitem(last=False)
         self._laws.move_to_end(key)
         return self._laws[key]
+
+    def _read_only_law(self, dataset: Any) -> FloatArray:
+        law = np.array(self._compute_law(dataset))
+        law.setflags(write=False)
+        return law
 
     def exact_renyi_divergence(self, dataset1: Any, dataset2: Any, alpha: float) -> float:
         """Returns D_alpha(law on dataset1 || law on dataset2) of the program as run."""
