@@ -35,6 +35,8 @@ def plot_losses(
       critic: maps losses of shape (k,) to values of shape (k,); None leaves the lower panel out.
       critic_name: title of the lower panel.
     """
+    from matplotlib.colors import to_rgb
+
     panels = 1 if critic is None else 2
     figure, axes = new_figure(panels, height=3.2 + 1.6 * (panels - 1))
     histogram = axes[0]
@@ -44,12 +46,12 @@ def plot_losses(
         (without, BLUE, "", "without the canary"),
         (with_canary, ORANGE, "///", "with the canary"),
     ):
-        histogram.hist(losses, bins=edges, histtype="stepfilled", color=colour, alpha=0.25)
         histogram.hist(
             losses,
             bins=edges,
-            histtype="step",
-            color=colour,
+            histtype="stepfilled",
+            facecolor=(*to_rgb(colour), 0.25),
+            edgecolor=colour,
             hatch=hatch,
             linewidth=1.6,
             label=f"{name} ({losses.size} models)",
@@ -57,7 +59,7 @@ def plot_losses(
         histogram.axvline(losses.mean(), color=colour, linestyle="--", linewidth=1.2)
     histogram.set_ylabel("models")
     histogram.yaxis.get_major_locator().set_params(integer=True)
-    histogram.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.22), ncols=2)
+    histogram.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.2), ncols=2)
     if critic is not None:
         grid = np.linspace(edges[0], edges[-1], 400)
         axes[1].plot(grid, critic(grid), color=GREEN, linewidth=2.0)
