@@ -269,7 +269,9 @@ def _fit_literally(
 def _fit_linear_part(body: SkipMlp, data: _Data) -> None:
     """Logistic regression: a few quasi-Newton steps instead of thousands of Adam's."""
     linear = body.linear
-    ridge = 1.0 / (len(data.training_q) + len(data.training_p))
+    # One unit of prior for each column: without it, columns as many as samples separate any two samples.
+    num_samples, num_features = len(data.training_q) + len(data.training_p), linear.in_features
+    ridge = num_features / num_samples
     optimizer = torch.optim.LBFGS(linear.parameters(), max_iter=50, line_search_fn="strong_wolfe")
 
     def closure() -> torch.Tensor:

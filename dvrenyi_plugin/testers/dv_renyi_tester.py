@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 _DEFAULT_ALPHA = 2.0
 _MIN_SAMPLES = 2 * MIN_SAMPLES
 _RANGE_QUANTILES = (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1)
-_NUM_SCALES = 9
-_LARGEST_SCALE = 1.5
+_NUM_SCALES = 7
 # Enough to choose a range by, and the search stays under a quarter of a second.
 _MAX_VALUES_FOR_RANGE = 4000
 
@@ -280,7 +279,7 @@ def _choose_transform(
     """
     fit1, fit2 = fit1[:_MAX_VALUES_FOR_RANGE], fit2[:_MAX_VALUES_FOR_RANGE]  # in random order
     ends = np.unique(np.quantile(np.concatenate((fit1, fit2)), _RANGE_QUANTILES)).tolist()
-    scales = np.geomspace(_LARGEST_SCALE, 1.0 / alpha, _NUM_SCALES).tolist()
+    scales = np.geomspace(1.0, 1.0 / alpha, _NUM_SCALES).tolist()
     log_term = math.log(2.0 / beta)
 
     def predicted_bound(choice: tuple[float, float, float]) -> float:
