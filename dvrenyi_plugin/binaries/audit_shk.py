@@ -21,7 +21,7 @@ from dvrenyi_plugin.binaries._output_directory import staged_output
 _NAME = "audit_shk"
 _TESTERS = {
     "sequential": "SequentialRenyiPropertyTester",
-    "dv_renyi": "DvRenyiPropertyTester",
+    "dv": "DvRenyiPropertyTester",
     "threshold": "ThresholdAttackTester",
 }
 
@@ -59,7 +59,7 @@ def define_flags() -> flags.FlagValues:
     flags.DEFINE_list(
         "alphas", ["2"], "Renyi orders at which the claim is tested", flag_values=values
     )
-    text("tester", "sequential", "sequential, dv_renyi or threshold")
+    text("tester", "sequential", "sequential, dv or threshold")
     whole("num_samples", 20_000, "releases a dataset")
     real("failure_probability", 0.05, "of the whole audit, over all orders and both directions")
     whole("seed", 0, "root of every random stream")
