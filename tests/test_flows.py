@@ -379,6 +379,15 @@ class TestLargePotentials:
         masses = np.exp(path.final)
         assert masses @ x**2 == pytest.approx(1.0 / 1500.0, rel=2e-3)
 
+    @pytest.mark.parametrize("transport", ["exponential", "implicit"])
+    def test_a_wall_is_no_jump(self, transport: str) -> None:
+        grid = Grid.box(0.0, 1.0, 200)
+        slope = 400.0 * grid.midpoints()[:, 0]
+        with np.errstate(over="raise", invalid="raise"):
+            config = FlowConfig(transport=transport)
+            path = run_flow(grid, slope, 2.0, config=config)
+        assert np.abs(path.final - path.log_target)[:20].max() < 1e-3
+
     def test_coarse_grid_is_refused_by_default(self) -> None:
         grid = Grid.torus(32)
         with pytest.raises(

@@ -58,7 +58,7 @@ def make_line_transport(
     Raises:
       ValueError: "exponential" with neighbouring cells so far apart that rates leave the range of a float.
     """
-    jump = float(np.max(np.abs(np.diff(potential, axis=-1, append=potential[:, :1]))))
+    jump = float(np.max(np.abs(_jumps(potential, axis))))
     if kind == AUTO:
         is_small = potential.size * axis.cells <= _DENSE_ENTRIES and jump <= _DENSE_MAX_JUMP
         kind = EXPONENTIAL if is_small else IMPLICIT
@@ -135,10 +135,18 @@ class ImplicitTransport:
         return self._logarithmic
 
 
+def _jumps(potential: FloatArray, axis: Axis) -> FloatArray:
+    """Returns the potential of the next cell minus this one's, 0 through a wall."""
+    jumps = np.roll(potential, -1, axis=-1) - potential
+    if axis.boundary != PERIODIC:
+        jumps[:, -1] = 0.0
+    return np.asarray(jumps)
+
+
 def _stochastic_exponentials(potential: FloatArray, axis: Axis, step: float) -> FloatArray:
     """Returns exp(step Q) of every line, shape (lines, cells, cells)."""
     lines, cells = potential.shape
-    jumps = np.roll(potential, -1, axis=-1) - potential
+    jumps = _jumps(potential, axis)
     up = np.exp(-jumps / 2.0) * (step / axis.width**2)
     down = np.exp(jumps / 2.0) * (step / axis.width**2)  # rate from the next cell back to this one
     if axis.boundary != PERIODIC:
