@@ -143,8 +143,30 @@ def test_random_canary_is_less_aligned_with_the_records_than_most(network, split
 
 
 def test_unknown_canary_lists_the_known_ones(network, split):
-    with pytest.raises(ValueError, match="blank, clipbkd, mislabelled, random, got 'white'"):
+    with pytest.raises(
+        ValueError, match=r"blank, clipbkd, mislabelled, random, PATH\.npy, got 'white'"
+    ):
         make_canary("white", network, split)
+
+
+def test_own_canary_from_a_file(tmp_path, network, split):
+    path = str(tmp_path / "own.npy")
+    own = np.linspace(0.0, 1.0, 9).reshape(1, 3, 3)
+    np.save(path, own)
+    canary = make_canary(path, network, split)
+    np.testing.assert_array_equal(canary.features, own.astype(np.float32))
+    assert canary.label == least_likely_label(network, canary.features)
+    for bad, message in (
+        (own[0], r"shape \(1, 3, 3\), got float64 of shape \(3, 3\)"),
+        (own * np.nan, "must be finite"),
+        (np.array([[["a"] * 3] * 3]), "must hold numbers"),
+        (np.array([None] * 9).reshape(1, 3, 3), "without unpickling"),
+    ):
+        np.save(path, bad)
+        with pytest.raises(ValueError, match=message):
+            make_canary(path, network, split)
+    with pytest.raises(FileNotFoundError):
+        make_canary(str(tmp_path / "none.npy"), network, split)
 
 
 def test_pretraining_learns_and_is_deterministic(dataset, split):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from dvrenyi_plugin import audits
 from dvrenyi_plugin.audits.dp_sgd_audit import (
     DpSgdAuditConfig,
     Observations,
@@ -366,3 +367,10 @@ def test_a_short_gradient_is_noted_in_the_report():
     far = build_dp_sgd_experiment(DpSgdExperimentConfig(**settings, canary="mislabelled"))
     assert far.settings["canary_initial_gradient_norm"] > 1.0
     assert far.notes == ()
+
+
+def test_every_exported_name_is_there():
+    for name in audits.__all__:
+        assert getattr(audits, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nonesuch'"):
+        _ = audits.Nonesuch

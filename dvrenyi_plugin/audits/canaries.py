@@ -19,6 +19,7 @@ from dvrenyi_plugin._validation import check_choice, check_int, check_seed
 from dvrenyi_plugin.audits.datasets import AuditSplit, read_only_view
 
 CANARY_NAMES = ("blank", "clipbkd", "mislabelled", "random")
+_FILE_SUFFIX = ".npy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,20 +55,24 @@ def make_canary(
         scaled to their mean norm (Jagielski, Ullman and Oprea 2020). "mislabelled": the record of the
         part that is not audited which surprises the initial model most under the canary's label. "random":
         the one of 256 images of uniform noise whose gradient is the least aligned with the sum of the
-        audited records' gradients, so that their pull disturbs it least.
+        audited records' gradients, so that their pull disturbs it least. Or the path of an `.npy` file that
+        holds one record's features, taken as they are.
       network: the model with its initial weights.
       split: what is audited and what is not.
       label: class of the canary; None for the class that the initial model finds least likely.
       seed: of the random images.
 
     Raises:
-      ValueError: unknown name or a label that is no class.
+      ValueError: unknown name, a label that is no class, or a file without one record's numbers.
+      OSError: the file cannot be read.
       ImportError: clipbkd without scikit-learn; the message names the extra.
     """
-    check_choice("canary", name, CANARY_NAMES)
+    check_canary_name(name)
     if label is not None:
         check_int("canary_label", label, at_least=0, at_most=split.audited.num_classes - 1)
-    candidates = _CANDIDATES[name](split, np.random.default_rng(check_seed(seed)))
+    rng = np.random.default_rng(check_seed(seed))
+    is_file = name.endswith(_FILE_SUFFIX)
+    candidates = _own_record(name, split) if is_file else _CANDIDATES[name](split, rng)
     labels = (
         _least_likely(network, candidates) if label is None else np.full(len(candidates), label)
     )
@@ -76,6 +81,13 @@ def make_canary(
     return Canary(
         name, candidates[chosen].copy(), int(labels[chosen]), loss, float(gradient.norm())
     )
+
+
+def check_canary_name(name: str) -> str:
+    """Returns a name of `CANARY_NAMES` or the path of an `.npy` file; raises ValueError for anything else."""
+    if isinstance(name, str) and name.endswith(_FILE_SUFFIX):
+        return name
+    return check_choice("canary", name, (*CANARY_NAMES, f"PATH{_FILE_SUFFIX}"))
 
 
 def least_likely_label(network: nn.Module, features: NDArray[np.float32]) -> int:
@@ -112,6 +124,27 @@ def _last_principal_component(split: AuditSplit, rng: np.random.Generator) -> ND
 
 def _outside_records(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
     return split.pretraining.features
+
+
+def _own_record(path: str, split: AuditSplit) -> NDArray[np.float32]:
+    try:
+        record = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"canary {path} cannot be read without unpickling: {error}") from None
+    shape = split.audited.record_shape
+    if (
+        not isinstance(record, np.ndarray)
+        or record.shape != shape
+        or record.dtype.kind not in "uif"
+    ):
+        found = (
+            f"{record.dtype} of shape {record.shape}" if isinstance(record, np.ndarray) else "none"
+        )
+        raise ValueError(f"canary {path} must hold numbers of shape {shape}, got {found}")
+    if not np.isfinite(record).all():
+        raise ValueError(f"canary {path} must be finite, got NaN or infinite entries")
+    result: NDArray[np.float32] = record[np.newaxis].astype(np.float32)
+    return result
 
 
 def _noise_images(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
-from dvrenyi_plugin.audits.canaries import CANARY_NAMES, Canary, make_canary
+from dvrenyi_plugin.audits.canaries import Canary, check_canary_name, make_canary
 from dvrenyi_plugin.audits.datasets import Records, load_dataset, split_for_audit
 from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester, ModelTrainer
 from dvrenyi_plugin.audits.dp_sgd_claim import DpSgdClaim, dp_sgd_claim_at
@@ -71,7 +71,7 @@ class DpSgdExperimentConfig:
       alpha: Rényi order at which the claim is tested, > 1.
       learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays linear in
         the weights over the range of the noise.
-      canary: a name known to `make_canary`.
+      canary: a name or path known to `make_canary`.
       canary_label: class of the canary; None for the initial model's least likely one.
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
@@ -104,7 +104,7 @@ class DpSgdExperimentConfig:
         check_int("num_records", self.num_records, at_least=1)
         check_real("noise_scale", self.noise_scale, at_least=0.0)
         check_real("learning_rate", self.learning_rate, above=0.0)
-        check_choice("canary", self.canary, CANARY_NAMES)
+        check_canary_name(self.canary)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
         check_choice("tester", self.tester, TESTER_NAMES)

@@ -50,7 +50,7 @@ def define_flags() -> flags.FlagValues:
     real("alpha", 2.0, "Renyi order at which the claim is tested")
     real("failure_probability", 0.05, "of the whole audit, over both directions")
     real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
-    text("canary", "blank", "blank, clipbkd, mislabelled or random")
+    text("canary", "blank", "blank, clipbkd, mislabelled, random or the path of an .npy file")
     whole("canary_label", None, "class of the canary; unset: the initial model's least likely one")
     text(
         "initial_weights",

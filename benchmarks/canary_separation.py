@@ -1,0 +1,83 @@
+"""How much of a claim the canary's loss shows: d-prime over mu, by model, canary and mu.
+
+Two figures a row. "measured" is d-prime of the losses of trained models, with its standard error. "noise-free" divides the
+shift of the loss between two models trained without noise, which has no sampling error, by the measured standard deviation.
+A claim of mu-Gaussian DP allows d-prime = mu.
+
+    python benchmarks/canary_separation.py --num_models=200 --models=mlp --canaries=blank --mus=1,2
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+
+import numpy as np
+
+from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, collect_observations
+from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.report import Separation
+
+
+def noise_free_shift(config: DpSgdExperimentConfig) -> float:
+    """Returns by how much the canary lowers its own loss when no noise is added, in nats."""
+    experiment = build_dp_sgd_experiment(dataclasses.replace(config, noise_scale=0.0))
+    without, with_canary = (
+        float(experiment.mechanism.train_models(dataset, world, [0])[0, 0])
+        for world, dataset in enumerate(experiment.pair)
+    )
+    return without - with_canary
+
+
+def main() -> None:
+    """Prints one row a setting."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", default="mlp,logistic,cnn")
+    parser.add_argument("--canaries", default="blank,clipbkd,mislabelled,random")
+    parser.add_argument("--mus", default="1,2")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--canary_label", type=int)
+    parser.add_argument("--num_models", type=int, default=200)
+    parser.add_argument("--num_workers", type=int, default=2)
+    options = parser.parse_args()
+    print(
+        "model     canary       label  gradient norm  mu  seed  measured        noise-free  seconds"
+    )
+    for model in options.models.split(","):
+        for canary in options.canaries.split(","):
+            for mu in map(float, options.mus.split(",")):
+                for seed in map(int, options.seeds.split(",")):
+                    config = DpSgdExperimentConfig(
+                        model=model,
+                        canary=canary,
+                        canary_label=options.canary_label,
+                        mu=mu,
+                        seed=seed,
+                    )
+                    print_row(config, options.num_models, options.num_workers)
+
+
+def print_row(config: DpSgdExperimentConfig, num_models: int, num_workers: int) -> None:
+    """Trains one setting's models and prints what they show."""
+    start = time.perf_counter()
+    experiment = build_dp_sgd_experiment(config)
+    observations = collect_observations(
+        experiment.mechanism,
+        experiment.pair,
+        DpSgdAuditConfig(num_models=num_models, num_workers=num_workers),
+    )
+    without, with_canary = observations.without[:, 0], observations.with_canary[:, 0]
+    separation = Separation.of(without, with_canary)
+    spread = np.sqrt((without.var(ddof=1) + with_canary.var(ddof=1)) / 2)
+    print(
+        f"{config.model:<9} {config.canary:<12} {experiment.canary.label:<6}"
+        f" {experiment.canary.initial_gradient_norm:<14.3g} {config.mu:<3g} {config.seed:<5}"
+        f" {separation.d_prime:.3f} +- {separation.standard_error:.3f}"
+        f"  {noise_free_shift(config) / spread:<11.3f} {time.perf_counter() - start:.0f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
