@@ -1,0 +1,155 @@
+"""How many models an audit needs, before any is trained, and whether going on is still worth it.
+
+Everything here speaks of an assumed truth: *if* the laws of the observations were this pair, the growth-optimal
+e-process would refute the claim after so many pairs. A plan proves nothing about a mechanism.
+
+The log e-value is a random walk with the mean and the variance of the optimal log factor, both computed exactly on the
+grid, and is approximated by a Brownian motion: the time it takes to reach log(1 / failure probability) is then inverse
+Gaussian. An e-process that has to learn the log ratio from the same samples needs more; `LEARNING_FACTOR` is the
+measured allowance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from scipy.special import log_ndtr, ndtr
+
+from dvrenyi_plugin._validation import (
+    check_failure_probability,
+    check_int,
+    check_order,
+    check_real,
+)
+from dvrenyi_plugin.bounds.limit import GridPair, closest_null
+
+# Pairs that the e-process with a learned log ratio needs, over those with a known one; see docs/certified_fraction.md.
+LEARNING_FACTOR = 1.5
+# A discrete walk overshoots the threshold by about this many standard deviations of a step (Siegmund 1985).
+_OVERSHOOT = 0.583
+
+
+@dataclasses.dataclass(frozen=True)
+class RefutationPlan:
+    """What it takes to refute "D_alpha <= epsilon" when the truth is an assumed pair of laws.
+
+    Attributes:
+      alpha: order.
+      epsilon: the null, in nats.
+      divergence: D_alpha of the assumed pair.
+      rate: mean growth of the log e-value in nats a pair; 0 when the null is true of the assumed pair.
+      variance: of that growth, a pair.
+      failure_probability: level at which the null is refuted.
+      learning_factor: >= 1, pairs needed over those needed with a known log ratio.
+    """
+
+    alpha: float
+    epsilon: float
+    divergence: float
+    rate: float
+    variance: float
+    failure_probability: float
+    learning_factor: float = LEARNING_FACTOR
+
+    @property
+    def log_threshold(self) -> float:
+        """log(1 / failure probability): where the log e-value has to get."""
+        return -math.log(self.failure_probability)
+
+    @property
+    def growth_pairs(self) -> float:
+        """Pairs after which the mean log e-value is at the threshold if the log ratio is known, inf at rate 0.
+
+        No method needs fewer on average in this sense; about half of the runs take longer.
+        """
+        return self.log_threshold / self.rate if self.rate > 0.0 else math.inf
+
+    def probability_to_refute(self, num_pairs: int, log_e_value: float = 0.0) -> float:
+        """Returns the probability that the claim is refuted within `num_pairs` further pairs.
+
+        Args:
+          num_pairs: further pairs, >= 0.
+          log_e_value: where the e-process stands now.
+        """
+        num_pairs = check_int("num_pairs", num_pairs, at_least=0)
+        distance = self.log_threshold - check_real("log_e_value", log_e_value)
+        if distance <= 0.0:
+            return 1.0
+        if num_pairs == 0 or self.rate <= 0.0:
+            return 0.0
+        return self._first_passage(distance, num_pairs / self.learning_factor)
+
+    def pairs_for_power(self, power: float) -> int | None:
+        """Returns the fewest pairs with which the claim is refuted with probability `power`, None when no
+        number is enough (the claim is true of the assumed pair)."""
+        power = check_real("power", power, above=0.0, below=1.0)
+        if self.rate <= 0.0 or not math.isfinite(self.growth_pairs):
+            return None
+        enough = 1
+        while self.probability_to_refute(enough) < power:
+            enough *= 2
+        too_few = enough // 2
+        while enough - too_few > 1:
+            middle = (enough + too_few) // 2
+            if self.probability_to_refute(middle) < power:
+                too_few = middle
+            else:
+                enough = middle
+        return enough
+
+    def is_futile(
+        self, log_e_value: float, pairs_left: int, smallest_probability: float = 0.05
+    ) -> bool:
+        """Returns True when the claim would hardly be refuted any more, even if the assumption were true.
+
+        Stopping for futility can only lose refutations: the bound reported then is as valid as at any time.
+
+        Args:
+          log_e_value: where the e-process stands now.
+          pairs_left: pairs that could still be drawn, >= 0.
+          smallest_probability: go on while refuting is at least this likely, in (0, 1).
+        """
+        least = check_real("smallest_probability", smallest_probability, above=0.0, below=1.0)
+        return self.probability_to_refute(pairs_left, log_e_value) < least
+
+    def _first_passage(self, distance: float, pairs: float) -> float:
+        """P(a Brownian motion with this drift and variance reaches the distance in time)."""
+        if self.variance == 0.0:
+            return float(self.rate * pairs >= distance)
+        distance += _OVERSHOOT * math.sqrt(self.variance)
+        spread = math.sqrt(self.variance * pairs)
+        gain = self.rate * pairs
+        reflected = 2.0 * self.rate * distance / self.variance + log_ndtr(
+            -(gain + distance) / spread
+        )
+        return min(1.0, float(ndtr((gain - distance) / spread)) + math.exp(reflected))
+
+
+def plan_refutation(
+    pair: GridPair,
+    alpha: float,
+    epsilon: float,
+    failure_probability: float,
+    learning_factor: float = LEARNING_FACTOR,
+) -> RefutationPlan:
+    """Returns the plan for refuting "D_alpha <= epsilon", or, with epsilon below a claim that is kept, for
+    certifying at least epsilon.
+
+    Args:
+      pair: the assumed laws, numerator first; `gaussian_pair(mu)` for what mu-Gaussian DP allows.
+      alpha: order > 1.
+      epsilon: >= 0.
+      failure_probability: one-sided, in (0, 1), of this one statement: an audit of both directions gives each half.
+      learning_factor: >= 1; 1 for a known log ratio.
+    """
+    null = closest_null(pair, alpha, epsilon)
+    return RefutationPlan(
+        alpha=check_order(alpha),
+        epsilon=null.epsilon,
+        divergence=pair.renyi(alpha),
+        rate=null.rate,
+        variance=null.variance,
+        failure_probability=check_failure_probability(failure_probability),
+        learning_factor=check_real("learning_factor", learning_factor, at_least=1.0),
+    )
