@@ -13,11 +13,12 @@ from torch import nn
 from dvrenyi_plugin._validation import check_int, check_real, check_seed
 from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, PolynomialLogRatio, label_points
 from dvrenyi_plugin.critics.networks import SkipMlp, Standardiser
+from dvrenyi_plugin._torch_threads import single_thread
 
 # Newest samples a side that are used: the log ratio needs no more, and a refit stays under a few seconds.
 _MAX_SAMPLES = 10_000
 _VALIDATION_SHARE = 0.25
-_PATIENCE = 15
+_PATIENCE = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +35,8 @@ class NetworkLogRatio:
     """
 
     hidden_sizes: tuple[int, ...] = (32, 32)
-    max_epochs: int = 150
-    batch_size: int = 512
+    max_epochs: int = 60
+    batch_size: int = 256
     learning_rate: float = 1e-2
     weight_decay: float = 1e-3
     seed: int = 0
@@ -64,12 +65,9 @@ class NetworkLogRatio:
         if len(samples_q) == 1 or len(samples_p) == 1:
             return _calibrated(lambda samples: samples[:, 0], samples_q, samples_p), "linear"
         standardise = Standardiser(np.concatenate([samples_q[held_q:], samples_p[held_p:]]))
-        network = self._train(
-            standardise(samples_q[held_q:]),
-            standardise(samples_p[held_p:]),
-            standardise(samples_q[:held_q]),
-            standardise(samples_p[:held_p]),
-        )
+        parts = (samples_q[held_q:], samples_p[held_p:], samples_q[:held_q], samples_p[:held_p])
+        with single_thread():
+            network = self._train(*map(standardise, parts))
 
         def score(samples: Array) -> Array:
             with torch.no_grad():
@@ -99,9 +97,12 @@ class NetworkLogRatio:
         loss_of = nn.functional.binary_cross_entropy_with_logits
         best_loss, best_state, since = float("inf"), copy.deepcopy(network.state_dict()), 0
         for _ in range(self.max_epochs):
-            for batch in torch.randperm(len(inputs), generator=generator).split(self.batch_size):
+            order = torch.randperm(len(inputs), generator=generator)
+            for start in range(0, len(inputs), self.batch_size):
+                batch = order[start : start + self.batch_size]
                 optimizer.zero_grad()
-                loss_of(network(inputs[batch])[:, 0], labels[batch]).backward()
+                loss = loss_of(network(inputs[batch])[:, 0], labels[batch])
+                torch.autograd.backward(loss)
                 optimizer.step()
             with torch.no_grad():
                 held_loss = float(loss_of(network(held)[:, 0], held_labels))
