@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_int, check_real, check_seed
 from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, PolynomialLogRatio, label_points
 from dvrenyi_plugin.critics.networks import SkipMlp, Standardiser
-from dvrenyi_plugin._torch_threads import single_thread
 
 # Newest samples a side that are used: the log ratio needs no more, and a refit stays under a few seconds.
 _MAX_SAMPLES = 10_000
