@@ -373,6 +373,22 @@ def test_config_names_what_is_wrong(changes: dict[str, Any], named_: str) -> Non
         EnsembleDpSgdMechanismConfig(**settings("activations"), **changes)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a GPU that is not there")
+def test_missing_device_is_one_clear_error() -> None:
+    with pytest.raises(ValueError, match="device 'cuda' cannot be used here"):
+        ensemble(settings("activations"), device="cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_cuda_agrees_with_the_cpu(model: str) -> None:
+    data = images(20, (1, 28, 28), 10)
+    values = named(model, (1, 28, 28), noise_scale=0.0)
+    expected = ensemble(values).train_models(data, 0, [0, 1])
+    got = ensemble(values, device="cuda").train_models(data, 0, [0, 1])
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
 def _flat(trained: EnsembleDpSgdMechanism) -> np.ndarray:
     return np.concatenate(
         [weight.ravel().astype(np.float64) for weight in trained.config.initial_weights.values()]

@@ -28,10 +28,10 @@ class EnsembleDpSgdMechanismConfig(DpSgdConfig):
     Attributes:
       device: where models are trained, as torch names it ("cpu", "cuda", "cuda:1", "mps").
       memory_budget_bytes: roughly what activations and gradients may take at a time, >= 2^20. It decides
-        how many models and how many records are worked on together, never what is computed: models are the
-        same bit for bit however they are grouped. Records are split the same way for every group, and a
-        different budget may split them differently, which moves results by float32 rounding. None: 32 MiB
-        on the CPU, where staying near the caches is fastest, and 4 GiB elsewhere.
+        how many models and how many records are worked on together, never what is computed. Records are
+        split the same way for every group of models; a different budget may split them differently, which
+        moves results by float32 rounding. None: 32 MiB on the CPU, where staying near the caches is
+        fastest, and 4 GiB elsewhere.
     """
 
     device: str = "cpu"
@@ -62,6 +62,10 @@ class EnsembleDpSgdMechanism(DpSgdMechanism):
         model = model_factory(config.model, config.input_shape, config.num_classes)()
         load_weights(model, config.initial_weights)
         self._network = EnsembleNetwork(model, config.input_shape)
+        try:
+            model.to(config.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device {config.device!r} cannot be used here: {error}") from None
 
     def _train(
         self,
@@ -69,7 +73,7 @@ class EnsembleDpSgdMechanism(DpSgdMechanism):
         labels: NDArray[np.int64],
         streams: Sequence[ModelStreams],
     ) -> NDArray[Any]:
-        with _one_thread(self.config.device):
+        with _exact_kernels(self.config.device):
             run = _Run(self.config, self._network, features, labels)
             results = [
                 run.train(streams[start : start + run.models_at_once])
@@ -95,14 +99,15 @@ class _Run:
         self._initial_row = network.initial_row(config.initial_weights).to(self._device)
         quantum = network.example_quantum
         canary = torch.from_numpy(np.repeat(config.canary[0][np.newaxis], quantum, axis=0))
-        self._canary = LayerInput(network.prepare(canary).to(self._device), shared=True)
-        inputs = network.prepare(torch.from_numpy(features))
+        self._canary = LayerInput(network.prepare(canary.to(self._device)), shared=True)
+        inputs = network.prepare(torch.from_numpy(features).to(self._device))
         one_hot = torch.zeros((self._num_records, config.num_classes))
         one_hot.scatter_(1, torch.from_numpy(labels).unsqueeze(1), 1.0)
+        one_hot = one_hot.to(self._device)
         self._plan()
         if config.sample_rate == 1.0:
             self._chunks = [
-                _Chunk.of_records(chunk_inputs, chunk_labels, quantum, self._device)
+                _Chunk.of_records(chunk_inputs, chunk_labels, quantum)
                 for chunk_inputs, chunk_labels in zip(
                     torch.split(inputs, self._records_at_once),
                     torch.split(one_hot, self._records_at_once),
@@ -111,7 +116,7 @@ class _Run:
                 if len(chunk_labels)
             ]
         else:
-            self._inputs, self._one_hot = inputs.to(self._device), one_hot.to(self._device)
+            self._inputs, self._one_hot = inputs, one_hot
 
     def _plan(self) -> None:
         """Chooses how many records and models to work on at once, records first.
@@ -221,16 +226,15 @@ class _Chunk:
     mask: Tensor | None
 
     @staticmethod
-    def of_records(inputs: Tensor, one_hot: Tensor, quantum: int, device: torch.device) -> _Chunk:
+    def of_records(inputs: Tensor, one_hot: Tensor, quantum: int) -> _Chunk:
         """Returns shared records, padded to a multiple of `quantum` with masked copies of the first."""
         missing = round_up(len(inputs), quantum) - len(inputs)
         mask = None
         if missing:
-            mask = torch.cat([torch.ones(len(inputs)), torch.zeros(missing)]).to(device)
+            mask = torch.cat([one_hot.new_ones(len(inputs)), one_hot.new_zeros(missing)])
             inputs = torch.cat([inputs, inputs[:1].expand(missing, *inputs.shape[1:])])
             one_hot = torch.cat([one_hot, one_hot[:1].expand(missing, -1)])
-        values = inputs.contiguous().to(device)
-        return _Chunk(LayerInput(values, shared=True), one_hot.contiguous().to(device), mask)
+        return _Chunk(LayerInput(inputs.contiguous(), shared=True), one_hot.contiguous(), mask)
 
     def add_clipped_sums(
         self, network: EnsembleNetwork, sums: Tensor, rows: Tensor, clip_norm: float
@@ -240,14 +244,18 @@ class _Chunk:
 
 
 @contextlib.contextmanager
-def _one_thread(device: str) -> Iterator[None]:
-    """Runs CPU kernels on one thread inside, and restores the setting."""
+def _exact_kernels(device: str) -> Iterator[None]:
+    """Inside, CPU kernels run on one thread and CUDA convolutions in full float32; then all is restored.
+
+    The 10-bit mantissa of TF32 would put a relative error near 0.001 on the norms that clipping relies on.
+    """
     threads = torch.get_num_threads()
-    if torch.device(device).type == "cpu" and threads > 1:
-        torch.set_num_threads(1)
-        try:
+    cudnn = torch.backends.cudnn
+    try:
+        if torch.device(device).type == "cpu" and threads > 1:
+            torch.set_num_threads(1)
+        with cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
             yield
-        finally:
+    finally:
+        if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-    else:
-        yield

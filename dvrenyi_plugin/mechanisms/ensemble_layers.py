@@ -6,8 +6,8 @@ norm is |g|^2 |a|^2 (Goodfellow 2015), and the sum of the clipped gradients is o
 scaled g with a (Li et al. 2022, "ghost clipping"; Bu et al. 2023, "book-keeping"). A convolution is the same
 with several positions per example; there the cheaper of the two ways is taken.
 
-No operation mixes models, and none runs in a kernel whose rounding depends on how many models there are: the
-result of a model is the same bit for bit in every stack (tests/test_ensemble_dp_sgd.py).
+No operation mixes models, and on the CPU none runs in a kernel whose rounding depends on how many models
+there are: a model's result is the same bit for bit in every stack (tests/test_ensemble_dp_sgd.py).
 """
 
 from __future__ import annotations
