@@ -37,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--alpha", type=float, default=2.0)
     parser.add_argument("--num_samples", type=int, default=500)
+    parser.add_argument("--mus", type=float, nargs="+", default=_MUS)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument(
         "--literal", action="store_true", help="bounded=False, the source's settings"
