@@ -70,6 +70,8 @@ def test_an_honest_claim_is_not_refuted_and_the_status_is_0(tmp_path, capsys):
     assert status == 0
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["refuted"] is False
+    # The canary's gradient is a little shorter than the clipping norm here; nothing else is lost.
+    assert 0.8 < report["noise_free_d_prime"] < 1.1
     # With 60 models a world d-prime has a standard error near 0.2; the claim allows 1.
     assert 0.2 < report["d_prime"] < 1.9
     summary = capsys.readouterr().out

@@ -133,7 +133,14 @@ def test_report_as_json_and_markdown(pair):
     tester = RecordingTester(estimates=(math.nan, math.nan))
     config = DpSgdAuditConfig(num_models=50, failure_probability=0.1, seed=3)
     result = audit_dp_sgd(
-        NormalTrainer(), tester, pair, config, claimed_mu=0.7, settings={"dataset": "a|b"}
+        NormalTrainer(),
+        tester,
+        pair,
+        config,
+        claimed_mu=0.7,
+        noise_free_shift=-1.5,
+        settings={"dataset": "a|b"},
+        notes=["a weak canary"],
     )
     text = result.report.to_json()
     assert "NaN" not in text and "Infinity" not in text
@@ -149,6 +156,11 @@ def test_report_as_json_and_markdown(pair):
     assert content["directions"][0]["details"] == {"not a number": None, "counts": [0, 1]}
     assert content["directions"][1]["direction"] == "without over with canary"
     assert content["losses"]["with_canary"]["mean"] == result.observations.with_canary.mean()
+    assert content["noise_free_shift"] == -1.5
+    spread = result.report.separation.standard_deviation
+    assert content["noise_free_d_prime"] == -1.5 / spread
+    assert spread == pytest.approx(1.0, rel=0.3)
+    assert content["notes"] == ["a weak canary"]
     markdown = result.report.to_markdown({"caption": "losses.png"})
     assert "![caption](losses.png)" in markdown
     assert "a\\|b" in markdown
@@ -280,6 +292,17 @@ def test_experiment_is_a_pair_of_neighbours_with_the_claim_of_its_noise():
     for first, second in zip(experiment.pair[1], again.pair[1], strict=True):
         assert first.tobytes() == second.tobytes()
     json.dumps(jsonable(experiment.settings), allow_nan=False)
+
+
+def test_noise_free_shift_is_what_the_canary_does_to_its_own_loss():
+    settings = {"dataset": "digits", "model": "mlp", "num_records": 5, "steps": 4}
+    experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**settings))
+    # To first order the canary moves the weights by steps * learning_rate * clip_norm along its gradient.
+    norm = experiment.settings["canary_initial_gradient_norm"]
+    expected = 4 * 4 / 30_000 * min(norm, 1.0) * norm
+    assert experiment.noise_free_shift == pytest.approx(expected, rel=0.05)
+    poisson = DpSgdExperimentConfig(**settings, sample_rate=0.5, noise_multiplier=1.0)
+    assert build_dp_sgd_experiment(poisson).noise_free_shift is None
 
 
 def test_engines_audit_the_same_experiment():

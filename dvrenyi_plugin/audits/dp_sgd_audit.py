@@ -116,6 +116,7 @@ def audit_dp_sgd(
     config: DpSgdAuditConfig,
     *,
     claimed_mu: float | None = None,
+    noise_free_shift: float | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
     notes: Sequence[str] = (),
 ) -> DpSgdAuditResult:
@@ -130,6 +131,7 @@ def audit_dp_sgd(
       pair: (D, D + canary).
       config: see `DpSgdAuditConfig`.
       claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report only.
+      noise_free_shift: by how much the canary lowers its own loss without noise, for the report only.
       settings: recorded in the report.
       notes: sentences for the report's reader.
 
@@ -157,6 +159,7 @@ def audit_dp_sgd(
         separation=Separation.of(losses_without, losses_with),
         training_seconds=trained - start,
         wall_seconds=time.perf_counter() - start,
+        noise_free_shift=noise_free_shift,
         settings=dict(settings),
         notes=tuple(notes),
     )

@@ -161,6 +161,8 @@ class DpSgdExperiment:
       canary: the record in which they differ.
       privacy_property: the claim, Rényi DP at the order of the audit.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
+      noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats; None with
+        Poisson batches, where it is random.
       notes: what makes this audit weaker than it could be, in sentences; empty when nothing was noticed.
       seeds: of all parts.
       settings: what decided the above, for the report.
@@ -172,6 +174,7 @@ class DpSgdExperiment:
     canary: Canary
     privacy_property: PrivacyProperty
     claimed_mu: float | None
+    noise_free_shift: float | None
     notes: tuple[str, ...]
     seeds: ExperimentSeeds
     settings: dict[str, Any]
@@ -218,7 +221,11 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
     privacy_property = PrivacyProperty(renyi_dp=claim.renyi)
     tester_class, tester_config_class = _load("testers", _TESTERS[config.tester])
     settings = {
-        **{name: value for name, value in dataclasses.asdict(config).items() if name != "seed"},
+        **{
+            name: value
+            for name, value in dataclasses.asdict(config).items()
+            if name != "seed" and value is not None
+        },
         "noise_multiplier": claim.noise_multiplier,
         "clip_norm": mechanism_config.clip_norm,
         "pretraining_records": len(split.pretraining),
@@ -232,15 +239,18 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         "canary_initial_gradient_norm": canary.initial_gradient_norm,
         "seeds": dataclasses.asdict(seeds),
     }
+    pair = add_canary(split.audited.records, canary.features, canary.label)
+    noise_free = mechanism_class(dataclasses.replace(mechanism_config, noise_scale=0.0))
     return DpSgdExperiment(
         mechanism=mechanism_class(mechanism_config),
         tester=tester_class(
             tester_config_class(privacy_property=privacy_property, seed=seeds.tester)
         ),
-        pair=add_canary(split.audited.records, canary.features, canary.label),
+        pair=pair,
         canary=canary,
         claimed_mu=claim.mu,
         privacy_property=privacy_property,
+        noise_free_shift=_shift(noise_free, pair) if config.sample_rate == 1.0 else None,
         notes=_weaknesses(canary, mechanism_config.clip_norm),
         seeds=seeds,
         settings=settings,
@@ -252,6 +262,13 @@ def _load(room: str, names: tuple[str, str, str]) -> tuple[Any, Any]:
     module_name, class_name, config_name = names
     module = importlib.import_module(f"dvrenyi_plugin.{room}.{module_name}")
     return getattr(module, class_name), getattr(module, config_name)
+
+
+def _shift(noise_free: ModelTrainer, pair: NeighboringDatasets[Records]) -> float:
+    without, with_canary = (
+        noise_free.train_models(dataset, world, [0]) for world, dataset in enumerate(pair)
+    )
+    return float(without[0, 0] - with_canary[0, 0])
 
 
 def _weaknesses(canary: Canary, clip_norm: float) -> tuple[str, ...]:

@@ -74,10 +74,12 @@ class Separation:
       d_prime: |difference of means| / pooled standard deviation. Under mu-GDP it cannot exceed mu
         (but for sampling error) when the losses are Gaussian with one variance.
       standard_error: of d_prime, from the normal approximation.
+      standard_deviation: pooled over the worlds, in nats.
     """
 
     d_prime: float
     standard_error: float
+    standard_deviation: float
 
     @classmethod
     def of(cls, without: NDArray[np.float64], with_canary: NDArray[np.float64]) -> Separation:
@@ -88,10 +90,10 @@ class Separation:
             / (first + second - 2)
         )
         if pooled == 0.0:
-            return cls(math.nan, math.nan)
+            return cls(math.nan, math.nan, 0.0)
         d_prime = abs(float(without.mean() - with_canary.mean())) / pooled
         variance = (first + second) / (first * second) + d_prime**2 / (2 * (first + second))
-        return cls(d_prime, math.sqrt(variance))
+        return cls(d_prime, math.sqrt(variance), pooled)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +126,8 @@ class AuditReport:
       losses_without: canary losses of models trained on D.
       losses_with_canary: canary losses of models trained on D + canary.
       separation: distance of the two samples of losses.
+      noise_free_shift: by how much the canary lowers its own loss in models trained without noise, in nats;
+        None if unknown.
       settings: everything else that decided the result, names to plain values.
       notes: what the reader should know about the audit's strength, in sentences.
       versions: of the package, Python and the libraries used.
@@ -141,6 +145,7 @@ class AuditReport:
     separation: Separation
     training_seconds: float
     wall_seconds: float
+    noise_free_shift: float | None = None
     settings: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: library_versions())
@@ -162,6 +167,18 @@ class AuditReport:
         finite = [estimate for estimate in estimates if not math.isnan(estimate)]
         return max(finite) if finite else math.nan
 
+    @property
+    def noise_free_d_prime(self) -> float:
+        """The noise-free shift over the pooled standard deviation; NaN if unknown.
+
+        Unlike d-prime it has no sampling error in the means: it tells bad luck from a protocol that sees
+        less than the claim allows.
+        """
+        spread = self.separation.standard_deviation
+        if self.noise_free_shift is None or not spread > 0.0:
+            return math.nan
+        return self.noise_free_shift / spread
+
     def to_json(self) -> str:
         """Returns the report as strict JSON: NaN and infinity become null."""
         content = {
@@ -174,6 +191,8 @@ class AuditReport:
             "seed": self.seed,
             "d_prime": self.separation.d_prime,
             "d_prime_standard_error": self.separation.standard_error,
+            "noise_free_d_prime": self.noise_free_d_prime,
+            "noise_free_shift": self.noise_free_shift,
             "directions": [
                 {"direction": entry.direction, **plain_fields(entry.bound)}
                 for entry in self.directions
@@ -267,13 +286,7 @@ class AuditReport:
                     _loss_row("with the canary", self.losses_with_canary),
                 ],
             ),
-            f"d-prime = {number(self.separation.d_prime)}"
-            f" (standard error {number(self.separation.standard_error)}), an estimate."
-            + (
-                f" A Gaussian pair at the claim has {self.claim.mu:g}."
-                if self.claim.mu is not None
-                else ""
-            ),
+            self._describe_separation(),
             "## What decided the result",
             table(("setting", "value"), [("seed", str(self.seed)), *settings]),
             "## Versions and time",
@@ -287,6 +300,20 @@ class AuditReport:
             ),
         ]
         return "\n\n".join(sections) + "\n"
+
+    def _describe_separation(self) -> str:
+        sentences = [
+            f"d-prime = {number(self.separation.d_prime)}"
+            f" (standard error {number(self.separation.standard_error)}), an estimate."
+        ]
+        if self.noise_free_shift is not None:
+            sentences.append(
+                "With the means replaced by those of training without noise, which have no sampling error, it"
+                f" is {number(self.noise_free_d_prime)}."
+            )
+        if self.claim.mu is not None:
+            sentences.append(f"A Gaussian pair at the claim has {self.claim.mu:g}.")
+        return " ".join(sentences)
 
 
 def library_versions() -> dict[str, str]:

@@ -133,6 +133,7 @@ def _audit(values: flags.FlagValues) -> int:
             experiment.pair,
             audit_config,
             claimed_mu=experiment.claimed_mu,
+            noise_free_shift=experiment.noise_free_shift,
             settings=experiment.settings,
             notes=experiment.notes,
         )
