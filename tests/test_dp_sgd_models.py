@@ -16,6 +16,15 @@ from dvrenyi_plugin.mechanisms.dp_sgd_models import (
 )
 
 
+class Reversed(nn.Sequential):
+    """A Sequential that is not one."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for module in reversed(list(self)):
+            values = module(values)
+        return values
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "expected"),
     [
@@ -107,6 +116,8 @@ def test_weights_of_another_model_are_refused() -> None:
         (lambda: nn.Linear(4, 2), "Sequential"),
         (lambda: nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)), "mix records"),
         (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2)), "deterministic"),
+        (lambda: nn.Sequential(nn.Linear(4, 2), nn.RReLU()), "deterministic"),
+        (lambda: Reversed(nn.Linear(2, 2), nn.Linear(4, 2)), "plain torch.nn.Sequential"),
         (lambda: nn.Sequential(nn.Flatten()), "parameters to train"),
         (lambda: nn.Sequential(nn.Linear(4, 3)), r"shape \(2, 2\)"),
         (lambda: nn.Sequential(nn.Linear(5, 2)), "must take records"),

@@ -55,6 +55,10 @@ FAST_MODELS: dict[str, Callable[[], nn.Sequential]] = {
         *(nn.Linear(144, 11), nn.Sigmoid(), nn.Linear(11, 9), nn.GELU()),
         *(nn.Linear(9, 13), nn.SiLU(), nn.Linear(13, 5), nn.ELU(), nn.Linear(5, NUM_CLASSES)),
     ),
+    "activations in place": lambda: nn.Sequential(
+        *(nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, 11), nn.ReLU(inplace=True)),
+        *(nn.Linear(11, 9), nn.Hardtanh(inplace=True), nn.Linear(9, NUM_CLASSES)),
+    ),
     "convolution, stride, padding, dilation": lambda: nn.Sequential(
         nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 2), bias=False),
         nn.Tanh(),

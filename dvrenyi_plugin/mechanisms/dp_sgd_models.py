@@ -82,16 +82,23 @@ def model_factory(
         network = (
             build_model(model, input_shape, num_classes) if isinstance(model, str) else model()
         )
-        if not isinstance(network, nn.Sequential):
+        if (
+            not isinstance(network, nn.Sequential)
+            or type(network).forward is not nn.Sequential.forward
+        ):
             raise ValueError(
-                f"model must build a torch.nn.Sequential, got {type(network).__name__}"
+                f"model must build a plain torch.nn.Sequential, got {type(network).__name__}"
             )
         for name, module in network.named_modules():
+            if getattr(module, "inplace", False):
+                # Per-example gradients need the layers' outputs, which nothing may overwrite.
+                module.inplace = False
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 raise ValueError(
                     f"model must not mix records, but {name!r} is {type(module).__name__}; use GroupNorm"
                 )
-            if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0.0:
+            drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0.0
+            if drops or isinstance(module, nn.RReLU):
                 raise ValueError(
                     f"model must be deterministic, but {name!r} is {type(module).__name__}"
                 )
