@@ -33,7 +33,11 @@ def run_command(
     try:
         positional = flag_values(list(argv))[1:]
         if flag_values["help"].value:
-            print(f"{description}\n{flag_values.get_help()}")
+            # absl heads the list with the path of the file that defines the flags: indented lines are the flags.
+            flag_lines = [
+                line for line in flag_values.get_help().splitlines() if line.startswith(" ")
+            ]
+            print("\n".join([description, *flag_lines]))
             return EXIT_OK
         if positional:
             raise flags.Error(f"only flags are taken, got {' '.join(positional)!r}")
