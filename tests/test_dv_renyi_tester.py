@@ -74,24 +74,33 @@ def test_result_keeps_what_decided_it(result_at_5000):
     assert result_at_5000.alpha == 2.0
     assert result_at_5000.threshold == 0.55
     assert result_at_5000.failure_probability == 0.05
-    assert "betting" in result_at_5000.method
+    assert "eprocess" in result_at_5000.method
     low, high = result_at_5000.critic_range
     assert low < high
-    # the bound is a function of what the details say
-    details = result_at_5000.details
+    # a claim is refuted exactly when its e-value reaches 1 / failure probability
+    assert result_at_5000.details["log_e_value_of_claim"] >= math.log(1 / 0.05)
+
+
+def test_betting_certificate_is_a_function_of_its_two_means():
+    result = make_tester(certificate="betting").audit(*gaussians(3, 1.5, 500), 0.05)
+    details = result.details
     assert details["failure_probability_of_each_mean"] == 0.025
-    assert result_at_5000.lower_bound == pytest.approx(
+    assert 0.5 < result.lower_bound < 2.25
+    assert result.lower_bound == pytest.approx(
         2.0 * math.log(details["numerator_mean_lower_bound"])
         - math.log(details["denominator_mean_upper_bound"])
     )
 
 
+@pytest.mark.parametrize("certificate", ["betting", "eprocess"])
 @pytest.mark.parametrize("mu", [0.0, 1.5])
-def test_true_claims_are_seldom_refuted(mu):
+def test_true_claims_are_seldom_refuted(mu, certificate):
     """20 pairs exactly at the claim, failure probability 0.2; false-alarm rate of this test below 1e-3."""
     claim = PrivacyProperty(renyi_dp=RenyiDp(2.0, mu**2))
     refuted = [
-        make_tester(claim, seed=seed).audit(*gaussians(seed, mu, 120), 0.2).refuted
+        make_tester(claim, seed=seed, certificate=certificate)
+        .audit(*gaussians(seed, mu, 120), 0.2)
+        .refuted
         for seed in range(20)
     ]
     assert sum(refuted) <= binom.ppf(1.0 - 1e-3, 20, 0.2)

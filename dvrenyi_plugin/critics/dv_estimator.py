@@ -21,6 +21,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import (
     check_int,
     check_order,
@@ -189,7 +190,7 @@ class DvRenyiEstimator:
         )
         data = _Data(*(features(part) for side in split for part in side))
         # Initial weights, and dropout in a given model, draw from torch's global stream: fork it.
-        with torch.random.fork_rng(devices=[]):
+        with single_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch_seed.generate_state(1)[0]))
             network = CriticNetwork(self._new_body(samples[0].shape[1]))
             batch_rng = np.random.default_rng(batch_seed)
