@@ -2,8 +2,7 @@
 
 The answers hold for the law that the program of `splitting` produces, at every step size, because each rests on
     width(log rho_t / rho'_t) <= osc(V - V') + decay (R_0 + R_0'),
-with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to the width for rounding
-(measured: at most a few 1e-14). What a 64-bit random number does to the tails of a draw is not covered: see `Grid.draw`.
+with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to the width for rounding. What a 64-bit random number does to the tails of a draw is not covered: see `Grid.draw`.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class GridMechanism(abc.ABC):
     """Releases a cell of a grid, drawn from a known law, plus a uniform offset inside the cell.
 
     A release has exactly the law `grid_law`, up to the rounding of floating-point numbers: the law is computed with
-    relative errors near 1e-13, and a draw uses 53 random bits, so that an event's probability is off by
+    relative errors near 1e-12, and a draw uses 53 random bits, so that an event's probability is off by
     at most about (number of cells) 2^-53. Read pure-DP claims with that delta beside them.
     """
 
