@@ -205,6 +205,15 @@ def test_a_model_depends_on_seed_world_and_index_alone(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_number_of_threads_changes_nothing_and_is_restored(engine: str) -> None:
+    data = dataset(50)
+    expected = mechanism(engine).train_models(data, 0, [0, 1])
+    torch.set_num_threads(2)
+    np.testing.assert_array_equal(mechanism(engine).train_models(data, 0, [0, 1]), expected)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_each_call_is_a_new_world_and_new_objects_repeat_them(engine: str) -> None:
     data = dataset(7)
     trained, again = mechanism(engine, observe="loss"), mechanism(engine, observe="loss")

@@ -19,6 +19,7 @@ from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory
 from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput
 from dvrenyi_plugin.mechanisms.ensemble_network import EnsembleNetwork, round_up
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
+from dvrenyi_plugin.mechanisms.torch_threads import one_thread
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -249,13 +250,7 @@ def _exact_kernels(device: str) -> Iterator[None]:
 
     The 10-bit mantissa of TF32 would put a relative error near 0.001 on the norms that clipping relies on.
     """
-    threads = torch.get_num_threads()
     cudnn = torch.backends.cudnn
-    try:
-        if torch.device(device).type == "cpu" and threads > 1:
-            torch.set_num_threads(1)
-        with cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
-            yield
-    finally:
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
+    threads = one_thread() if torch.device(device).type == "cpu" else contextlib.nullcontext()
+    with threads, cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
+        yield

@@ -18,6 +18,7 @@ from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory, weights_of
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
+from dvrenyi_plugin.mechanisms.torch_threads import one_thread
 
 try:
     from opacus.accountants import RDPAccountant
@@ -52,7 +53,7 @@ class OpacusDpSgdMechanismConfig(DpSgdConfig):
 
 
 class OpacusDpSgdMechanism(DpSgdMechanism):
-    """Trains one model after another with Opacus, on the CPU in float32, and observes the canary."""
+    """Trains one model after another with Opacus, on one CPU thread in float32, and observes the canary."""
 
     config: OpacusDpSgdMechanismConfig
 
@@ -85,7 +86,9 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)
         canary = torch.from_numpy(self.config.canary[0].copy()).unsqueeze(0)
         trainer = _Trainer(self.config, self._build())
-        return np.stack([trainer.train(inputs, targets, stream, canary) for stream in streams])
+        with one_thread():
+            results = [trainer.train(inputs, targets, stream, canary) for stream in streams]
+        return np.stack(results)
 
 
 class _Trainer:
