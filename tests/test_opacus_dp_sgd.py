@@ -374,7 +374,7 @@ def test_divergence_is_an_error_and_not_an_observation(engine: str) -> None:
         (np.zeros((3, 6)), "pair"),
         ((np.zeros((3, 5)), [0, 1, 2]), r"shape \(n, 6\)"),
         ((np.zeros((3, 6)), [0, 1]), r"shape \(3,\)"),
-        ((np.zeros((3, 6)), [0.0, 1.0, 2.0]), "integers"),
+        ((np.zeros((3, 6)), [0.0, 1.0, 2.5]), "integers"),
         ((np.zeros((3, 6)), [0, 4, 2]), "4 at index 1"),
         ((np.zeros((3, 6)), [0, 1, -1]), "-1 at index 2"),
         ((np.array([[0.0] * 6, [np.nan] * 6]), [0, 1]), "1 of 2 records.*index 1"),
