@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, collect_observations
 from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.model_training import ModelTrainingConfig, train_both_worlds
 from dvrenyi_plugin.audits.report import Separation
 
 
@@ -49,10 +49,11 @@ def print_row(config: DpSgdExperimentConfig, num_models: int, num_workers: int) 
     """Trains one setting's models and prints what they show."""
     start = time.perf_counter()
     experiment = build_dp_sgd_experiment(config)
-    observations = collect_observations(
+    observations = train_both_worlds(
         experiment.mechanism,
         experiment.pair,
-        DpSgdAuditConfig(num_models=num_models, num_workers=num_workers),
+        range(num_models),
+        ModelTrainingConfig(num_workers=num_workers),
     )
     without, with_canary = observations.without[:, 0], observations.with_canary[:, 0]
     separation = Separation.of(without, with_canary)

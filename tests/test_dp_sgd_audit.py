@@ -10,9 +10,7 @@ import pytest
 from dvrenyi_plugin import audits
 from dvrenyi_plugin.audits.dp_sgd_audit import (
     DpSgdAuditConfig,
-    Observations,
     audit_dp_sgd,
-    collect_observations,
     run_both_directions,
 )
 from dvrenyi_plugin.audits.dp_sgd_claim import dp_sgd_claim_at
@@ -21,6 +19,7 @@ from dvrenyi_plugin.audits.dp_sgd_experiment import (
     ExperimentSeeds,
     build_dp_sgd_experiment,
 )
+from dvrenyi_plugin.audits.model_training import Observations
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
 from dvrenyi_plugin.audits.report import Separation, jsonable
@@ -80,26 +79,6 @@ class RecordingTester:
 def pair():
     records = np.zeros((3, 1, 2, 2), np.float32), np.zeros(3, np.int64)
     return add_canary(records, np.ones((1, 2, 2), np.float32), 1)
-
-
-def test_rows_are_in_the_order_of_their_models_and_worlds_are_apart(pair):
-    trainer = NormalTrainer(columns=2)
-    observations = collect_observations(trainer, pair, DpSgdAuditConfig(num_models=23))
-    np.testing.assert_array_equal(observations.without, trainer.train_models(pair[0], 0, range(23)))
-    np.testing.assert_array_equal(
-        observations.with_canary, trainer.train_models(pair[1], 1, range(23))
-    )
-    # Worlds share no noise: a shared stream would correlate them perfectly.
-    assert abs(np.corrcoef(observations.without[:, 0], observations.with_canary[:, 0])[0, 1]) < 0.6
-
-
-def test_results_do_not_depend_on_workers_or_tasks(pair):
-    expected = collect_observations(NormalTrainer(), pair, DpSgdAuditConfig(num_models=11))
-    for workers, per_task in ((1, 1), (1, 100), (2, 3)):
-        config = DpSgdAuditConfig(num_models=11, num_workers=workers, models_per_task=per_task)
-        found = collect_observations(NormalTrainer(), pair, config)
-        assert found.without.tobytes() == expected.without.tobytes()
-        assert found.with_canary.tobytes() == expected.with_canary.tobytes()
 
 
 def test_each_direction_is_tested_once_at_half_of_the_failure_probability():
@@ -200,8 +179,6 @@ def test_separation_standard_error_is_that_of_repeated_samples():
         {"failure_probability": 0.0},
         {"failure_probability": 1.0},
         {"failure_probability": math.nan},
-        {"num_workers": 0},
-        {"models_per_task": 0},
         {"seed": -1},
     ],
 )
@@ -234,41 +211,6 @@ def test_experiment_settings_are_checked(settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"{name} must be .*, got"):
         DpSgdExperimentConfig(**settings)
-
-
-@dataclasses.dataclass(frozen=True)
-class BrokenTrainer:
-    result: object
-
-    def train_models(self, dataset, world, indices):
-        return self.result
-
-
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (np.zeros(10), r"shape \(10, k\), got shape \(10,\)"),
-        (np.zeros((9, 1)), r"got shape \(9, 1\)"),
-        (np.zeros((10, 0)), r"got shape \(10, 0\)"),
-        (np.array([[math.nan]] * 3 + [[0.0]] * 7), "in 3 of 10 models"),
-    ],
-)
-def test_a_trainer_that_returns_something_else_is_noticed(pair, result, message):
-    with pytest.raises(ValueError, match=message):
-        collect_observations(BrokenTrainer(result), pair, DpSgdAuditConfig(num_models=10))
-
-
-def test_worlds_that_are_no_neighbours_are_never_trained(pair):
-    with pytest.raises(ValueError, match="exactly one record more"):
-        collect_observations(
-            BrokenTrainer(None), (pair[0], pair[0]), DpSgdAuditConfig(num_models=10)
-        )
-
-
-def test_an_error_in_a_worker_reaches_the_caller(pair):
-    config = DpSgdAuditConfig(num_models=10, num_workers=2, models_per_task=5)
-    with pytest.raises(ValueError, match="got shape"):
-        collect_observations(BrokenTrainer(np.zeros(5)), pair, config)
 
 
 def test_parts_of_an_experiment_share_no_seed():

@@ -10,9 +10,7 @@ __getattr__, __all__ = lazy_exports(
         "dp_sgd_audit": (
             "DpSgdAuditConfig",
             "DpSgdAuditResult",
-            "Observations",
             "audit_dp_sgd",
-            "collect_observations",
         ),
         "dp_sgd_experiment": (
             "DpSgdExperiment",
@@ -20,6 +18,12 @@ __getattr__, __all__ = lazy_exports(
             "build_dp_sgd_experiment",
         ),
         "initial_weights": ("PretrainingConfig", "pretrain_weights", "read_weights_file"),
+        "model_training": (
+            "ModelTrainer",
+            "ModelTrainingConfig",
+            "Observations",
+            "train_both_worlds",
+        ),
         "neighbours": ("add_canary", "check_neighbours"),
         "plots": ("plot_bound", "plot_losses"),
         "report": ("AuditReport",),

@@ -11,7 +11,7 @@ import numpy as np
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
 from dvrenyi_plugin.audits.canaries import Canary, check_canary_name, make_canary
 from dvrenyi_plugin.audits.datasets import Records, load_dataset, split_for_audit
-from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester, ModelTrainer
+from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester
 from dvrenyi_plugin.audits.dp_sgd_claim import DpSgdClaim, dp_sgd_claim_at
 from dvrenyi_plugin.audits.initial_weights import (
     PretrainingConfig,
@@ -21,6 +21,7 @@ from dvrenyi_plugin.audits.initial_weights import (
     pretrain_weights,
     read_weights_file,
 )
+from dvrenyi_plugin.audits.model_training import ModelTrainer
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
 from dvrenyi_plugin.mechanisms.dp_sgd_models import MODEL_NAMES

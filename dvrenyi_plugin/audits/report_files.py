@@ -6,7 +6,8 @@ import os
 
 import numpy as np
 
-from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditResult, Observations
+from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditResult
+from dvrenyi_plugin.audits.model_training import Observations
 from dvrenyi_plugin.audits.plots import Critic, plot_bound, plot_losses, save_figure
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 

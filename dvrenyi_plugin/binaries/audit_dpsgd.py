@@ -95,13 +95,13 @@ def _audit(values: flags.FlagValues) -> int:
             DpSgdExperimentConfig,
             build_dp_sgd_experiment,
         )
+        from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
         from dvrenyi_plugin.audits.report_files import write_report_files
 
         audit_config = DpSgdAuditConfig(
             num_models=values.num_models,
             failure_probability=values.failure_probability,
-            num_workers=values.num_workers,
-            show_progress=True,
+            training=ModelTrainingConfig(num_workers=values.num_workers, show_progress=True),
             seed=values.seed,
         )
         experiment = build_dp_sgd_experiment(
