@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_int
 from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams
@@ -19,7 +20,6 @@ from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory
 from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput
 from dvrenyi_plugin.mechanisms.ensemble_network import EnsembleNetwork, round_up
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
-from dvrenyi_plugin.mechanisms.torch_threads import one_thread
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -251,6 +251,6 @@ def _exact_kernels(device: str) -> Iterator[None]:
     The 10-bit mantissa of TF32 would put a relative error near 0.001 on the norms that clipping relies on.
     """
     cudnn = torch.backends.cudnn
-    threads = one_thread() if torch.device(device).type == "cpu" else contextlib.nullcontext()
+    threads = single_thread() if torch.device(device).type == "cpu" else contextlib.nullcontext()
     with threads, cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
         yield

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_choice, check_delta, check_int
 from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory, weights_of
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
-from dvrenyi_plugin.mechanisms.torch_threads import one_thread
 
 try:
     from opacus.accountants import RDPAccountant
@@ -86,7 +86,7 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)
         canary = torch.from_numpy(self.config.canary[0].copy()).unsqueeze(0)
         trainer = _Trainer(self.config, self._build())
-        with one_thread():
+        with single_thread():
             results = [trainer.train(inputs, targets, stream, canary) for stream in streams]
         return np.stack(results)
 
