@@ -292,7 +292,7 @@ class GrowthOptimalEProcess:
         first, second = log_factors(
             self._alpha,
             epsilons[earns],
-            interpolate_bets(epsilons[earns], coarse, bets),
+            interpolate_bets(self._alpha, epsilons[earns], coarse, bets),
             nodes,
         )
         self._bettor = _Bettor(log_ratio, low, high, open_nulls[earns], first, second)

@@ -284,7 +284,8 @@ class _Standardiser:
         )
         # 3.29 is the 5% to 95% range of a standard normal.
         spread = (quantiles[2] - quantiles[0]) / 3.29
-        fallback = data.points.std(axis=0)
+        with np.errstate(over="ignore"):  # beyond the largest float: every point at the centre
+            fallback = data.points.std(axis=0)
         spread = np.where(spread > 0.0, spread, np.where(fallback > 0.0, fallback, 1.0))
         return cls(quantiles[1], spread)
 
