@@ -175,7 +175,8 @@ def check_training_dataset(
     """Returns (features, labels) as new float32 and int64 arrays of shapes (n, *input_shape) and (n,).
 
     Args:
-      dataset: (features, labels); features of any float or integer dtype, n >= 0 records.
+      dataset: (features, labels); features of any float or integer dtype, n >= 0 records; labels integers, or
+        whole numbers in floats, as DP-Auditorium's classification generator makes them.
       input_shape: the shape each record must have.
       num_classes: labels must lie in 0, ..., num_classes - 1.
 
@@ -197,7 +198,7 @@ def check_training_dataset(
             f"dataset labels must have shape ({features.shape[0]},), one for each record, got shape"
             f" {labels.shape}"
         )
-    if labels.dtype.kind not in "iu" and labels.size:
+    if labels.dtype.kind not in "iu" and labels.size and not _holds_whole_numbers(labels):
         raise ValueError(f"dataset labels must be integers, got dtype {labels.dtype}")
     labels = labels.astype(np.int64)
     outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
@@ -207,6 +208,12 @@ def check_training_dataset(
             f" {labels[outside[0]]} at index {outside[0]}"
         )
     return features, labels
+
+
+def _holds_whole_numbers(labels: NDArray[Any]) -> bool:
+    if labels.dtype.kind != "f":
+        return False
+    return bool(np.all(np.isfinite(labels)) and np.all(labels == np.floor(labels)))
 
 
 def _float32(name: str, values: Any, *, one_record: bool = False) -> NDArray[np.float32]:
