@@ -290,7 +290,9 @@ class _Standardiser:
         return cls(quantiles[1], spread)
 
     def __call__(self, points: Array) -> Array:
-        return np.clip((points - self.centre) / self.scale, -_INPUT_CLIP, _INPUT_CLIP)
+        with np.errstate(over="ignore"):  # infinity is clipped like any other outlier
+            standard = (points - self.centre) / self.scale
+        return np.clip(standard, -_INPUT_CLIP, _INPUT_CLIP)
 
 
 def _weighted_quantile(values: Array, weights: Array, levels: Array) -> Array:
