@@ -22,14 +22,8 @@ from dvrenyi_plugin.audits.model_training import (
     Observations,
     train_both_worlds,
 )
-from dvrenyi_plugin.audits.report import (
-    AuditClaim,
-    AuditReport,
-    DirectionReport,
-    ObservationSummary,
-    Separation,
-)
-from dvrenyi_plugin.interfaces import GaussianDp, NeighboringDatasets, read_claim
+from dvrenyi_plugin.audits.report import AuditReport, DirectionReport
+from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 # Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
@@ -112,21 +106,14 @@ def audit_dp_sgd(
     observations = train_both_worlds(mechanism, pair, range(config.num_models), config.training)
     trained = time.perf_counter()
     directions = run_both_directions(tester, observations, config.failure_probability)
-    losses_without, losses_with = observations.without[:, 0], observations.with_canary[:, 0]
-    claim = read_claim(tester.privacy_property)
-    report = AuditReport(
-        claim=AuditClaim(
-            alpha=directions[0].bound.alpha,
-            epsilon=directions[0].bound.threshold,
-            mu=claim.mu if isinstance(claim, GaussianDp) else claimed_mu,
-        ),
+    report = AuditReport.of_losses(
+        observations.without[:, 0],
+        observations.with_canary[:, 0],
         directions=directions,
+        privacy_property=tester.privacy_property,
+        claimed_mu=claimed_mu,
         failure_probability=config.failure_probability,
-        num_models=config.num_models,
         seed=config.seed,
-        losses_without=ObservationSummary.of(losses_without),
-        losses_with_canary=ObservationSummary.of(losses_with),
-        separation=Separation.of(losses_without, losses_with),
         training_seconds=trained - start,
         wall_seconds=time.perf_counter() - start,
         noise_free_shift=noise_free_shift,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin.audits.report import AuditClaim
+from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,6 +129,38 @@ def plot_bound(report: BoundedReport) -> Figure:
     order = "" if report.claim.alpha is None else f" of order {report.claim.alpha:g}"
     axis.set_xlabel(f"Rényi divergence{order} between the two worlds / nat")
     axis.set_title("claim refuted" if report.refuted else "claim not refuted", fontsize=11)
+    return figure
+
+
+def plot_evidence(outcome: SequentialOutcome) -> Figure:
+    """Returns a sequential audit's log e-values against the claim, in both directions, by models a world."""
+    figure, (axis,) = new_figure(1, height=3.4)
+    styles = zip((BLUE, ORANGE), ("o", "s"), outcome.evidence, strict=True)
+    for colour, marker, path in styles:
+        axis.plot(
+            (0, *outcome.models_after_batch),
+            (0.0, *path.log_e_values),
+            color=colour,
+            marker=marker,
+            markersize=4,
+            linewidth=1.6,
+            label=path.direction,
+        )
+    axis.axhline(outcome.log_threshold, color=BLACK, linestyle="--", linewidth=1.2)
+    axis.annotate(
+        "claim refuted above this line",
+        (0.0, outcome.log_threshold),
+        xytext=(4, 4),
+        textcoords="offset points",
+        fontsize=9,
+    )
+    axis.set_xlim(0.0, 1.02 * outcome.models_trained_per_world)
+    axis.set_ylim(top=1.15 * max(axis.get_ylim()[1], outcome.log_threshold))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set_xlabel(f"models trained a world (at most {outcome.max_models_per_world})")
+    axis.set_ylabel("log e-value against the claim / nat")
+    axis.legend(frameon=False, loc="lower right", fontsize=9)
+    axis.set_title(outcome.summary(), fontsize=10)
     return figure
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin import __version__
 from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
+from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
+from dvrenyi_plugin.interfaces import GaussianDp, read_claim
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 _PACKAGES = ("numpy", "scipy", "torch", "opacus", "dp-accounting", "joblib")
@@ -130,6 +132,7 @@ class AuditReport:
         None if unknown.
       settings: everything else that decided the result, names to plain values.
       notes: what the reader should know about the audit's strength, in sentences.
+      sequential: when and why training stopped; None when the number of models was fixed beforehand.
       versions: of the package, Python and the libraries used.
       training_seconds: wall time of training all models.
       wall_seconds: wall time of the whole audit.
@@ -148,7 +151,44 @@ class AuditReport:
     noise_free_shift: float | None = None
     settings: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     notes: tuple[str, ...] = ()
+    sequential: SequentialOutcome | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: library_versions())
+
+    @classmethod
+    def of_losses(
+        cls,
+        losses_without: NDArray[np.float64],
+        losses_with_canary: NDArray[np.float64],
+        *,
+        directions: tuple[DirectionReport, DirectionReport],
+        privacy_property: Any,
+        claimed_mu: float | None,
+        **fields: Any,
+    ) -> AuditReport:
+        """Returns the report on canary losses of shape (num_models,) and what was certified from them.
+
+        Args:
+          losses_without: of models trained on D, in nats.
+          losses_with_canary: of models trained on D + canary, in nats.
+          directions: both orderings of the worlds.
+          privacy_property: what the tester tested.
+          claimed_mu: Gaussian DP parameter that the property was derived from, if it does not hold one.
+          fields: further attributes.
+        """
+        claim = read_claim(privacy_property)
+        return cls(
+            claim=AuditClaim(
+                alpha=directions[0].bound.alpha,
+                epsilon=directions[0].bound.threshold,
+                mu=claim.mu if isinstance(claim, GaussianDp) else claimed_mu,
+            ),
+            directions=directions,
+            num_models=int(losses_without.size),
+            losses_without=ObservationSummary.of(losses_without),
+            losses_with_canary=ObservationSummary.of(losses_with_canary),
+            separation=Separation.of(losses_without, losses_with_canary),
+            **fields,
+        )
 
     @property
     def refuted(self) -> bool:
@@ -188,6 +228,7 @@ class AuditReport:
             "failure_probability": self.failure_probability,
             "refuted": self.refuted,
             "num_models": self.num_models,
+            "sequential": None if self.sequential is None else self.sequential.to_dict(),
             "seed": self.seed,
             "d_prime": self.separation.d_prime,
             "d_prime_standard_error": self.separation.standard_error,
@@ -223,6 +264,8 @@ class AuditReport:
                 f" +- {number(self.separation.standard_error)} over {self.num_models} models a world",
             ),
         ]
+        if self.sequential is not None:
+            lines.append(("stopped", self.sequential.summary()))
         lines += [("note", note) for note in self.notes]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
@@ -255,6 +298,7 @@ class AuditReport:
             ),
             "The point estimate is what a critic read off the samples; the truth may lie on either side of"
             " it. Only the lower bound carries a confidence statement, and only it decides the verdict.",
+            *([] if self.sequential is None else [self.sequential.describe()]),
             *(f"Note: {note}" for note in self.notes),
             *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
             "## Directions",

@@ -8,15 +8,17 @@ import numpy as np
 
 from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditResult
 from dvrenyi_plugin.audits.model_training import Observations
-from dvrenyi_plugin.audits.plots import Critic, plot_bound, plot_losses, save_figure
+from dvrenyi_plugin.audits.plots import Critic, plot_bound, plot_evidence, plot_losses, save_figure
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 
 # The one that says the others are complete comes last.
 REPORT_FILES = ("observations.npz", "losses.png", "bound.png", "report.md", "report.json")
+# Written beside them by a sequential audit.
+EVIDENCE_FILE = "evidence.png"
 
 
 def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
-    """Writes `REPORT_FILES` into an existing folder.
+    """Writes `REPORT_FILES`, and `EVIDENCE_FILE` for a sequential audit, into an existing folder.
 
     Raises:
       OSError: a file cannot be written.
@@ -41,6 +43,9 @@ def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
         "Losses of the canary in both worlds, and the fitted critic": "losses.png",
         "Claim, point estimate and certified lower bound": "bound.png",
     }
+    if report.sequential is not None:
+        save_figure(plot_evidence(report.sequential), os.path.join(directory, EVIDENCE_FILE))
+        plots["Evidence against the claim while models were trained"] = EVIDENCE_FILE
     _write_text(os.path.join(directory, "report.md"), report.to_markdown(plots))
     _write_text(os.path.join(directory, "report.json"), report.to_json())
 

@@ -1,12 +1,13 @@
 """Audits the privacy claim of DP-SGD on real images, from data to verdict.
 
 Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and writes
-report.json, report.md, observations.npz and two pictures into --output_dir. Exit status: 0; 1 after an
+report.json, report.md, observations.npz and pictures into --output_dir. Exit status: 0; 1 after an
 error; with --fail_on_violation, 2 when the claim is refuted.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -39,7 +40,11 @@ def define_flags() -> flags.FlagValues:
     text("data_dir", None, "folder of the files of mnist, fashion_mnist (IDX) or cifar10 (binary)")
     text("model", "mlp", "mlp, logistic, cnn or cifar_cnn")
     whole("num_records", 100, "records in D")
-    whole("num_models", 200, "trained models a world (D, and D plus canary)")
+    whole(
+        "num_models",
+        200,
+        "trained models a world (D, and D plus canary); the most that are trained with --sequential",
+    )
     whole("steps", 100, "DP-SGD steps a model")
     real("sample_rate", 1.0, "1 for full batches, else the rate of Poisson batches")
     real("mu", None, "claimed mu-Gaussian DP; sets the noise; 1.0 when no claim is given")
@@ -60,6 +65,19 @@ def define_flags() -> flags.FlagValues:
     text("engine", "ensemble", "ensemble (many models at once) or opacus (one after another)")
     text(
         "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
+    )
+    flags.DEFINE_bool(
+        "sequential",
+        False,
+        "train in batches and stop as soon as the claim is refuted; needs --tester=sequential",
+        flag_values=values,
+    )
+    whole("batch_models", 20, "with --sequential: models a world between two looks")
+    real(
+        "futility_mu",
+        None,
+        "with --sequential: also stop when even a true mu this large would hardly refute the claim any more;"
+        " unset: never",
     )
     whole("num_workers", 2, "worker processes; the result does not depend on it")
     whole("seed", 0, "root of every random stream")
@@ -97,7 +115,16 @@ def _audit(values: flags.FlagValues) -> int:
         )
         from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
         from dvrenyi_plugin.audits.report_files import write_report_files
+        from dvrenyi_plugin.audits.sequential_audit import (
+            SequentialAuditConfig,
+            audit_dp_sgd_sequentially,
+        )
 
+        if values.futility_mu is not None and not values.sequential:
+            raise ValueError("futility_mu needs --sequential")
+        batches = SequentialAuditConfig(
+            batch_models=values.batch_models, futility_mu=values.futility_mu
+        )
         audit_config = DpSgdAuditConfig(
             num_models=values.num_models,
             failure_probability=values.failure_probability,
@@ -127,7 +154,12 @@ def _audit(values: flags.FlagValues) -> int:
                 seed=values.seed,
             )
         )
-        result = audit_dp_sgd(
+        audit = (
+            functools.partial(audit_dp_sgd_sequentially, sequential=batches)
+            if values.sequential
+            else audit_dp_sgd
+        )
+        result = audit(
             experiment.mechanism,
             experiment.tester,
             experiment.pair,
