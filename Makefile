@@ -7,7 +7,7 @@ FLAGS ?=
 # One thread a process: the audits and tests are parallel over processes.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: audit test lint bench clean
+.PHONY: audit test test-auditorium lint bench clean
 
 $(VENV)/.installed: requirements/base.txt requirements/test.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ audit: $(VENV)/.installed
 ## test: all tests
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+## test-auditorium: tests inside the real DP-Auditorium (docs/dp_auditorium.md); AUDITORIUM_PYTHON= names its environment's
+test-auditorium: $(if $(AUDITORIUM_PYTHON),,$(VENV)/.installed)
+	$(or $(AUDITORIUM_PYTHON),$(BIN)/python) -m pytest tests/auditorium -q
 
 ## lint: formatter, linter and types
 lint: $(VENV)/.installed
