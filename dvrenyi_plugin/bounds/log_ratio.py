@@ -206,7 +206,7 @@ class HistogramLogRatio:
 
     @property
     def name(self) -> str:
-        return "histogram"
+        return f"histogram of at most {self.max_cells} cells"
 
     def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
         order = np.argsort(data.points[:, 0])
@@ -231,6 +231,8 @@ SCALAR_FAMILIES: tuple[LogRatioFamily, ...] = (
     SplineLogRatio(),
     MonotoneLogRatio(),
     HistogramLogRatio(),
+    # For laws on some hundred values; the criterion below refuses it until there are samples enough.
+    HistogramLogRatio(max_cells=256),
 )
 VECTOR_FAMILIES: tuple[LogRatioFamily, ...] = (
     PolynomialLogRatio(1, ridge=1.0),
