@@ -51,17 +51,21 @@ class DpSgdAuditConfig:
       num_models: trained models a world, at least `MIN_MODELS`.
       failure_probability: of the whole audit, both directions together, in (0, 1).
       training: how the models are spread over workers. Results do not depend on it.
+      num_canaries: records in which the datasets differ, >= 1. With more than one the tester's claim must be one for
+        groups of that many (see `dp_sgd_claim_at`).
       seed: reported beside the result; the streams themselves belong to the mechanism and the tester.
     """
 
     num_models: int = 200
     failure_probability: float = 0.05
     training: ModelTrainingConfig = dataclasses.field(default_factory=ModelTrainingConfig)
+    num_canaries: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_int("num_models", self.num_models, at_least=MIN_MODELS)
         check_failure_probability(self.failure_probability)
+        check_int("num_canaries", self.num_canaries, at_least=1)
         check_seed(self.seed)
 
 
@@ -103,7 +107,13 @@ def audit_dp_sgd(
       ValueError: the pair is not neighbouring, or observations that are not finite.
     """
     start = time.perf_counter()
-    observations = train_both_worlds(mechanism, pair, range(config.num_models), config.training)
+    observations = train_both_worlds(
+        mechanism,
+        pair,
+        range(config.num_models),
+        config.training,
+        num_canaries=config.num_canaries,
+    )
     trained = time.perf_counter()
     directions = run_both_directions(tester, observations, config.failure_probability)
     report = AuditReport.of_losses(

@@ -13,6 +13,7 @@ from dvrenyi_plugin.conversions import (
     dp_sgd_noise_multiplier,
     dp_sgd_renyi,
     gaussian_dp_mu,
+    renyi_group_privacy,
 )
 from dvrenyi_plugin.interfaces import RenyiDp
 
@@ -26,13 +27,27 @@ class DpSgdClaim:
 
     Attributes:
       noise_multiplier: standard deviation of the noise over the clipping norm.
-      renyi: the claim under test, at the order of the audit.
-      mu: the Gaussian DP parameter of a full-batch run; None with Poisson batches, which have none exactly.
+      renyi: the claim under test, at the order of the audit, for datasets that differ in `num_canaries` records.
+      mu: the Gaussian DP parameter that `renyi` follows from; None with Poisson batches, which have none exactly.
+      num_canaries: records in which the datasets under test differ.
     """
 
     noise_multiplier: float
     renyi: RenyiDp
     mu: float | None
+    num_canaries: int = 1
+
+    def describe_group(self) -> str:
+        """Returns one sentence on how a group's claim follows from that of one record."""
+        source = (
+            f"Gaussian DP of a group, {self.num_canaries} times the mu of one record, exactly"
+            if self.mu is not None
+            else "Rényi DP of a group (Mironov 2017, proposition 2), which is not tight"
+        )
+        return (
+            f"The datasets differ in {self.num_canaries} records; the claim under test is what the claim for one"
+            f" record implies for them: {source}."
+        )
 
 
 def dp_sgd_claim_at(
@@ -44,6 +59,7 @@ def dp_sgd_claim_at(
     noise_multiplier: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    num_canaries: int = 1,
 ) -> DpSgdClaim:
     """Returns the claim that one of mu, noise_multiplier or (epsilon, delta) makes; mu = 1 if none is given.
 
@@ -58,13 +74,21 @@ def dp_sgd_claim_at(
       noise_multiplier: > 0.
       epsilon: claimed epsilon, > 0, together with delta.
       delta: in (0, 1).
+      num_canaries: records k in which the datasets under test differ, >= 1. The parameters above are of the
+        claim for one record. Full batches: a group of k has k mu, since the gradients of k records move the sum
+        by at most k clipping norms. Poisson batches: (alpha 2^c, epsilon) for one record gives
+        (alpha, 3^c epsilon) for k = 2^c, for alpha >= 2.
 
     Raises:
-      ValueError: more than one of the three, epsilon without delta, a parameter out of range, or mu with
-        Poisson batches.
+      ValueError: more than one of the three, epsilon without delta, a parameter out of range, mu with
+        Poisson batches, or a group that the conversion does not reach.
+
+    Source of the group conversion: Mironov (2017), "Rényi Differential Privacy", proposition 2; Kim, Varshney and
+    Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine Learning", appendix B.8.
     """
     alpha, num_steps = check_order(alpha), check_int("steps", num_steps, at_least=1)
     sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
+    num_canaries = check_int("num_canaries", num_canaries, at_least=1)
     given = {
         "mu": mu is not None,
         "noise_multiplier": noise_multiplier is not None,
@@ -85,12 +109,32 @@ def dp_sgd_claim_at(
                 f" epsilon and delta: got mu {mu:g} at sample_rate {sample_rate:g}"
             )
         noise_multiplier = dp_sgd_noise_multiplier(num_steps, mu)
-    full_batch = sample_rate == 1.0
-    return DpSgdClaim(
-        noise_multiplier=noise_multiplier,
-        renyi=RenyiDp(alpha, dp_sgd_renyi(alpha, num_steps, noise_multiplier, sample_rate)),
-        mu=dp_sgd_mu(num_steps, noise_multiplier) if full_batch else None,
-    )
+    if sample_rate == 1.0:
+        mu = num_canaries * dp_sgd_mu(num_steps, noise_multiplier)
+        epsilon = num_canaries**2 * dp_sgd_renyi(alpha, num_steps, noise_multiplier)
+    else:
+        mu = None
+        epsilon = _poisson_group_renyi(
+            alpha, num_steps, noise_multiplier, sample_rate, num_canaries
+        )
+    return DpSgdClaim(noise_multiplier, RenyiDp(alpha, epsilon), mu, num_canaries)
+
+
+def _poisson_group_renyi(
+    alpha: float, num_steps: int, noise_multiplier: float, sample_rate: float, num_canaries: int
+) -> float:
+    doublings = num_canaries.bit_length() - 1
+    if num_canaries != 2**doublings:
+        raise ValueError(
+            f"num_canaries must be a power of two with Poisson batches, got {num_canaries}"
+        )
+    if doublings and alpha < 2.0:
+        raise ValueError(
+            f"alpha must be at least 2 for {num_canaries} canaries with Poisson batches, got {alpha:g}"
+        )
+    order = alpha * num_canaries
+    one_record = dp_sgd_renyi(order, num_steps, noise_multiplier, sample_rate)
+    return renyi_group_privacy(order, one_record, doublings)[1]
 
 
 def _calibrated_noise(

@@ -24,6 +24,7 @@ from dvrenyi_plugin.audits.initial_weights import (
 from dvrenyi_plugin.audits.model_training import ModelTrainer
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
+from dvrenyi_plugin.mechanisms.dp_sgd_config import DEFECTS
 from dvrenyi_plugin.mechanisms.dp_sgd_models import MODEL_NAMES
 
 # engine -> (module, mechanism, its config) in dvrenyi_plugin.mechanisms
@@ -48,7 +49,21 @@ _TESTERS = {
     ),
     "dv": ("dv_renyi_tester", "DvRenyiPropertyTester", "DvRenyiPropertyTesterConfig"),
 }
+# what the auditor sees -> what the mechanism is told to observe: the report needs the loss first
+_OBSERVED = {"loss": "loss", "logits": "loss_and_logits", "white_box": "white_box"}
 ENGINE_NAMES = tuple(_ENGINES)
+OBSERVATION_NAMES = tuple(_OBSERVED)
+# what the reader of a report must know about each
+_SEEN = {
+    "loss": (),
+    "logits": (
+        "The tester saw the canary's logits beside its loss; the losses below are part of that.",
+    ),
+    "white_box": (
+        "White box: the losses below are the canary's loss linearised at the initial weights, which takes the"
+        " trained weights to know.",
+    ),
+}
 TESTER_NAMES = tuple(_TESTERS)
 
 
@@ -69,11 +84,16 @@ class DpSgdExperimentConfig:
       epsilon: of a claimed (epsilon, delta)-DP; it sets the noise, whose Rényi DP is what is tested.
       delta: beside epsilon, in (0, 1).
       noise_scale: multiplies the noise that is really added; below 1 the claim is false.
+      defect: a deliberate breakage of the training, a name in `DEFECTS`; the claim stays as it is.
       alpha: Rényi order at which the claim is tested, > 1.
       learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays linear in
         the weights over the range of the noise.
       canary: a name or path known to `make_canary`.
       canary_label: class of the canary; None for the initial model's least likely one.
+      num_canaries: copies of the canary in which the datasets differ, >= 1; the claim under test is then the one
+        that follows for groups of that many, see `dp_sgd_claim_at`.
+      observe: what the tester sees of a trained model: "loss" of the canary; "logits" of the canary beside its
+        loss; or "white_box", the updates' inner product with its gradient, see `linearised_losses`.
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
       engine: what trains the models: "ensemble" (many at once) or "opacus" (one after another).
@@ -92,10 +112,13 @@ class DpSgdExperimentConfig:
     epsilon: float | None = None
     delta: float | None = None
     noise_scale: float = 1.0
+    defect: str = "none"
     alpha: float = 2.0
     learning_rate: float = 4.0 / 30_000.0
     canary: str = "blank"
     canary_label: int | None = None
+    num_canaries: int = 1
+    observe: str = "loss"
     initial_weights: str = "worst_case"
     engine: str = "ensemble"
     tester: str = "sequential"
@@ -108,6 +131,8 @@ class DpSgdExperimentConfig:
         check_canary_name(self.canary)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
+        check_choice("defect", self.defect, DEFECTS)
+        check_choice("observe", self.observe, OBSERVATION_NAMES)
         check_choice("tester", self.tester, TESTER_NAMES)
         check_seed(self.seed)
         # Before the initial model is trained, too.
@@ -123,6 +148,7 @@ class DpSgdExperimentConfig:
             noise_multiplier=self.noise_multiplier,
             epsilon=self.epsilon,
             delta=self.delta,
+            num_canaries=self.num_canaries,
         )
 
 
@@ -158,13 +184,14 @@ class DpSgdExperiment:
     Attributes:
       mechanism: trains and observes models.
       tester: of the claim.
-      pair: (D, D + canary).
+      pair: (D, D + canary), or (D, D + num_canaries copies of it).
       canary: the record in which they differ.
       privacy_property: the claim, Rényi DP at the order of the audit.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
       noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats; None with
         Poisson batches, where it is random.
-      notes: what makes this audit weaker than it could be, in sentences; empty when nothing was noticed.
+      notes: what the reader should know: what makes the audit weaker than it could be, a claim for groups, what
+        was seen besides the loss, in sentences; empty when there is nothing to say.
       seeds: of all parts.
       settings: what decided the above, for the report.
     """
@@ -217,6 +244,8 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         sample_rate=config.sample_rate,
         learning_rate=config.learning_rate,
         noise_scale=config.noise_scale,
+        defect=config.defect,
+        observe=_OBSERVED[config.observe],
         seed=seeds.mechanism,
     )
     privacy_property = PrivacyProperty(renyi_dp=claim.renyi)
@@ -240,7 +269,7 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         "canary_initial_gradient_norm": canary.initial_gradient_norm,
         "seeds": dataclasses.asdict(seeds),
     }
-    pair = add_canary(split.audited.records, canary.features, canary.label)
+    pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)
     noise_free = mechanism_class(dataclasses.replace(mechanism_config, noise_scale=0.0))
     return DpSgdExperiment(
         mechanism=mechanism_class(mechanism_config),
@@ -252,7 +281,11 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         claimed_mu=claim.mu,
         privacy_property=privacy_property,
         noise_free_shift=_shift(noise_free, pair) if config.sample_rate == 1.0 else None,
-        notes=_weaknesses(canary, mechanism_config.clip_norm),
+        notes=(
+            *_weaknesses(canary, mechanism_config.clip_norm),
+            *([claim.describe_group()] if config.num_canaries > 1 else []),
+            *_SEEN[config.observe],
+        ),
         seeds=seeds,
         settings=settings,
     )

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +15,10 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_int
+from dvrenyi_plugin.audits.backends import check_backend, run_tasks
 from dvrenyi_plugin.audits.datasets import Records
 from dvrenyi_plugin.audits.neighbours import check_neighbours
+from dvrenyi_plugin.audits.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 
 WITHOUT_CANARY, WITH_CANARY = 0, 1
@@ -39,17 +40,21 @@ class ModelTrainingConfig:
     """How models are spread over workers. Results do not depend on it.
 
     Attributes:
-      num_workers: processes that train, >= 1.
+      num_workers: processes or threads that train, >= 1.
       models_per_task: most models that a worker trains before it reports back, >= 1.
+      backend: "loky", "threading", "serial", "dask" or "ray"; see `run_tasks`.
+      scheduler: address of a running Dask or Ray cluster; None starts one on this machine.
       show_progress: draw a progress bar on standard error.
     """
 
     num_workers: int = 1
     models_per_task: int = 10
+    backend: str = "loky"
+    scheduler: str | None = None
     show_progress: bool = False
 
     def __post_init__(self) -> None:
-        check_int("num_workers", self.num_workers, at_least=1)
+        check_backend(self.backend, self.num_workers, self.scheduler)
         check_int("models_per_task", self.models_per_task, at_least=1)
 
 
@@ -71,81 +76,87 @@ def train_both_worlds(
     pair: NeighboringDatasets[Records],
     indices: range,
     config: ModelTrainingConfig,
+    *,
+    num_canaries: int = 1,
+    store: ObservationStore | None = None,
 ) -> Observations:
     """Returns the observations of the models with these numbers in both worlds, in the order of the numbers.
 
-    Trained in one call or in several, over few workers or many: the same numbers give the same rows.
+    Trained in one call or in several, over few workers or many, some of them before an interruption: the
+    same numbers give the same rows.
 
     Args:
       mechanism: trains the models.
       pair: (D, D + canary).
       indices: numbers of the models, without gaps, at least one, each >= 0.
       config: see `ModelTrainingConfig`.
+      num_canaries: records in which the pair must differ.
+      store: of this experiment. What is in it is not trained again; what is trained is committed to it,
+        task by task.
 
     Raises:
-      ValueError: indices with gaps, a pair that is not neighbouring, or a mechanism that returned something
-        else than one row of finite numbers a model.
+      ValueError: indices with gaps, a pair that is not neighbouring, a mechanism that returned something
+        else than one row of finite numbers a model, or a store that is damaged or disagrees.
+      ImportError: the backend is not installed.
+      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
     """
     if indices.step != 1 or indices.start < 0 or not indices:
         raise ValueError(
             f"indices must be a range of integers >= 0 without gaps, at least one, got {indices!r}"
         )
-    check_neighbours(*pair)
-    tasks = list(_tasks(indices, config.models_per_task))
-    rows: tuple[dict[int, NDArray[np.float64]], dict[int, NDArray[np.float64]]] = ({}, {})
+    check_neighbours(*pair, num_canaries=num_canaries)
+    rows = tuple({} if store is None else store.rows(world, indices) for world in WORLDS)
+    tasks = list(_tasks(indices, config.models_per_task, rows))
     with (
-        warnings.catch_warnings(),
-        _progress_bar(2 * len(indices), config.show_progress) as progress,
+        _progress_bar(2 * len(indices), sum(map(len, rows)), config.show_progress) as progress,
         # Closed on an error too, so that no worker goes on training.
-        contextlib.closing(_run_tasks(mechanism, pair, tasks, config.num_workers)) as results,
+        contextlib.closing(
+            run_tasks(
+                _train,
+                (mechanism, pair),
+                tasks,
+                backend=config.backend,
+                num_workers=config.num_workers,
+                scheduler=config.scheduler,
+            )
+        ) as results,
     ):
-        # When a model fails, what stops the audit is its error and not the tasks it cancels.
-        warnings.filterwarnings("ignore", message=".*tasks which were still being processed")
-        for (world, numbers), result in zip(tasks, results, strict=True):
-            rows[world].update(zip(numbers, _checked_rows(result, len(numbers)), strict=True))
+        for task, result in results:
+            world, numbers = tasks[task]
+            trained = _checked_rows(result, len(numbers))
+            if store is not None:
+                store.add(world, numbers, trained)
+            rows[world].update(zip(numbers, trained, strict=True))
             progress.update(len(numbers))
     without, with_canary = (np.stack([rows[world][index] for index in indices]) for world in WORLDS)
     return Observations(without, with_canary)
 
 
-_Task = tuple[int, range]
+_Rows = dict[int, NDArray[np.float64]]
 
 
-def _tasks(indices: range, models_per_task: int) -> Iterator[_Task]:
+def _tasks(
+    indices: range, models_per_task: int, rows: Sequence[_Rows]
+) -> Iterator[tuple[int, list[int]]]:
+    """Yields (world, numbers) of the models that have no row yet."""
     # Cut at multiples of models_per_task whatever range is asked for, and without regard to the number of
     # workers: an engine that trains a task's models together may round differently in another grouping.
     first = indices.start - indices.start % models_per_task
     for start in range(first, indices.stop, models_per_task):
-        numbers = range(max(start, indices.start), min(start + models_per_task, indices.stop))
-        yield WITHOUT_CANARY, numbers
-        yield WITH_CANARY, numbers
-
-
-def _run_tasks(
-    mechanism: ModelTrainer,
-    pair: NeighboringDatasets[Records],
-    tasks: Sequence[_Task],
-    num_workers: int,
-) -> Generator[NDArray[np.float64], None, None]:
-    if num_workers == 1:
-        for world, indices in tasks:
-            yield _train(mechanism, pair[world], world, indices)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        results = Parallel(n_jobs=num_workers, return_as="generator", batch_size=1)(
-            delayed(_train)(mechanism, pair[world], world, indices) for world, indices in tasks
-        )
-    yield from results
+        group = range(max(start, indices.start), min(start + models_per_task, indices.stop))
+        for world in WORLDS:
+            missing = [number for number in group if number not in rows[world]]
+            if missing:
+                yield world, missing
 
 
 def _train(
-    mechanism: ModelTrainer, dataset: Records, world: int, indices: range
+    shared: tuple[ModelTrainer, NeighboringDatasets[Records]], world: int, numbers: Sequence[int]
 ) -> NDArray[np.float64]:
-    # One thread in every process: sums of floats depend on the number of threads, results must not.
+    mechanism, pair = shared
+    # Sums of floats depend on the number of threads, results must not.
     with single_thread():
-        return mechanism.train_models(dataset, world, indices)
+        return mechanism.train_models(pair[world], world, numbers)
 
 
 def _checked_rows(result: Any, count: int) -> NDArray[np.float64]:
@@ -162,7 +173,7 @@ def _checked_rows(result: Any, count: int) -> NDArray[np.float64]:
     return rows
 
 
-def _progress_bar(total: int, show: bool) -> Any:
+def _progress_bar(total: int, done: int, show: bool) -> Any:
     from tqdm import tqdm
 
-    return tqdm(total=total, desc="training", unit="model", disable=not show)
+    return tqdm(total=total, initial=done, desc="training", unit="model", disable=not show)

@@ -132,7 +132,11 @@ def audit_dp_sgd_sequentially(
             indices = range(done, min(done + sequential.batch_models, config.num_models))
             batch_start = time.perf_counter()
             batch = train_both_worlds(
-                mechanism, pair, indices, dataclasses.replace(config.training, show_progress=False)
+                mechanism,
+                pair,
+                indices,
+                dataclasses.replace(config.training, show_progress=False),
+                num_canaries=config.num_canaries,
             )
             training_seconds += time.perf_counter() - batch_start
             batches.append(batch)

@@ -52,11 +52,26 @@ def define_flags() -> flags.FlagValues:
     real("epsilon", None, "claim given as (epsilon, delta), in place of --mu; sets the noise")
     real("delta", None, "beside --epsilon")
     real("noise_scale", 1.0, "multiplies the noise that is really added; below 1 breaks the claim")
+    text(
+        "defect",
+        "none",
+        "breaks the training and not the claim: no_clipping, noise_every_fourth_step, mean_by_private_count",
+    )
     real("alpha", 2.0, "Renyi order at which the claim is tested")
     real("failure_probability", 0.05, "of the whole audit, over both directions")
     real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
     text("canary", "blank", "blank, clipbkd, mislabelled, random or the path of an .npy file")
     whole("canary_label", None, "class of the canary; unset: the initial model's least likely one")
+    whole(
+        "num_canaries",
+        1,
+        "copies of the canary; above 1 the claim for groups of that many is tested",
+    )
+    text(
+        "observe",
+        "loss",
+        "what the tester sees: loss, logits (beside the loss) or white_box (inner product with its gradient)",
+    )
     text(
         "initial_weights",
         "worst_case",
@@ -129,6 +144,7 @@ def _audit(values: flags.FlagValues) -> int:
             num_models=values.num_models,
             failure_probability=values.failure_probability,
             training=ModelTrainingConfig(num_workers=values.num_workers, show_progress=True),
+            num_canaries=values.num_canaries,
             seed=values.seed,
         )
         experiment = build_dp_sgd_experiment(
@@ -144,10 +160,13 @@ def _audit(values: flags.FlagValues) -> int:
                 epsilon=values.epsilon,
                 delta=values.delta,
                 noise_scale=values.noise_scale,
+                defect=values.defect,
                 alpha=values.alpha,
                 learning_rate=values.learning_rate,
                 canary=values.canary,
                 canary_label=values.canary_label,
+                num_canaries=values.num_canaries,
+                observe=values.observe,
                 initial_weights=values.initial_weights,
                 engine=values.engine,
                 tester=values.tester,

@@ -88,13 +88,13 @@ class DpSgdMechanism(abc.ABC):
     ) -> NDArray[Any]:
         """Returns what decides the observation of one trained model for each of `streams`, shape (m, ...).
 
-        That is the canary's logits, or, to observe "weights", the parameters in the order of
+        That is the canary's logits, or, when the config `observes_weights`, the parameters in the order of
         `initial_weights`, flattened and joined.
         """
 
 
 def observe(config: DpSgdConfig, results: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns what the config observes: (m, 1) losses, (m, num_classes) logits or (m, parameters) weights.
+    """Returns what the config observes of m models, shape (m, config.observation_width).
 
     Args:
       config: its `observe` says which.
@@ -103,7 +103,12 @@ def observe(config: DpSgdConfig, results: NDArray[Any]) -> NDArray[np.float64]:
     The loss is taken in float64: in float32 a well-fitted canary's loss has few distinct values.
     """
     values = np.asarray(results, dtype=np.float64)
-    if config.observe != "loss":
+    if config.observe in ("logits", "weights"):
         return values
+    if config.observe == "white_box":
+        from dvrenyi_plugin.mechanisms.white_box import linearised_losses
+
+        return linearised_losses(config, values)[:, np.newaxis]
     losses: NDArray[np.float64] = logsumexp(values, axis=1) - values[:, config.canary[1]]
-    return losses[:, np.newaxis]
+    columns = losses[:, np.newaxis]
+    return np.hstack([columns, values]) if config.observe == "loss_and_logits" else columns

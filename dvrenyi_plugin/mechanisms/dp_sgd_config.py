@@ -14,7 +14,7 @@ from dvrenyi_plugin.conversions import dp_sgd_mu, dp_sgd_renyi
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp, as_privacy_property
 
 DEFECTS = ("none", "no_clipping", "noise_every_fourth_step", "mean_by_private_count")
-OBSERVATIONS = ("loss", "logits", "weights")
+OBSERVATIONS = ("loss", "logits", "loss_and_logits", "weights", "white_box")
 CLAIM_ORDERS = (1.25, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
@@ -42,8 +42,10 @@ class DpSgdConfig:
       noise_scale: multiplies the noise that is really added and leaves the claim alone, >= 0.
       defect: a deliberate breakage for audits: "none", "no_clipping", "noise_every_fourth_step" (three of
         four steps add none), or "mean_by_private_count" (divides by the batch's number of records).
-      observe: "loss", the canary's cross-entropy under the trained model; "logits", its logits; or "weights",
-        all trained parameters, flattened and joined in the order of `initial_weights` (a white box).
+      observe: "loss", the canary's cross-entropy under the trained model; "logits", its logits;
+        "loss_and_logits", both, the loss first; "weights", all trained parameters, flattened and joined in
+        the order of `initial_weights`; or "white_box", the canary's loss linearised at the initial weights,
+        see `linearised_losses`.
       seed: where all randomness comes from, >= 0.
     """
 
@@ -89,9 +91,20 @@ class DpSgdConfig:
     @property
     def observation_width(self) -> int:
         """Numbers observed per trained model."""
-        if self.observe == "weights":
-            return sum(np.size(weight) for weight in self.initial_weights.values())
-        return 1 if self.observe == "loss" else self.num_classes
+        match self.observe:
+            case "weights":
+                return sum(np.size(weight) for weight in self.initial_weights.values())
+            case "logits":
+                return self.num_classes
+            case "loss_and_logits":
+                return 1 + self.num_classes
+            case _:
+                return 1
+
+    @property
+    def observes_weights(self) -> bool:
+        """True when an engine must hand over the trained parameters, not the canary's logits."""
+        return self.observe in ("weights", "white_box")
 
     @property
     def effective_clip_norm(self) -> float:

@@ -167,7 +167,7 @@ class _Run:
                 rows[model].add_(
                     sums[model], alpha=-config.learning_rate / config.denominator(size)
                 )
-        if config.observe == "weights":
+        if config.observes_weights:
             return network.weights(rows, list(config.initial_weights)).cpu().numpy()
         logits: NDArray[Any] = network.logits(rows, self._canary)[:, 0].cpu().numpy()
         return logits

@@ -132,7 +132,7 @@ class _Trainer:
                 continue
             self._step(optimizer, inputs, targets, batch)
         optimizer.zero_grad(set_to_none=True)
-        if config.observe == "weights":
+        if config.observes_weights:
             weights = weights_of(self._model)
             return np.concatenate([weights[name].ravel() for name in config.initial_weights])
         with torch.no_grad():
