@@ -1,0 +1,336 @@
+"""Tests a mechanism on many pairs of neighbouring datasets, with one failure probability for everything it looks at.
+
+The call shape is DP-Auditorium's: `PrivacyTestRunner(config, dataset_generator, property_tester).test_privacy(...)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._validation import check_failure_probability, check_int
+from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
+from dvrenyi_plugin.interfaces import DatasetGenerator, Mechanism, PropertyTester
+
+DIRECTIONS = ("dataset1 over dataset2", "dataset2 over dataset1")
+_OWN_MECHANISMS = "dvrenyi_plugin.mechanisms."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacyTestRunnerConfig:
+    """How much is looked at, and how sure the statement is to be.
+
+    Attributes:
+      max_num_trials: pairs of datasets that may be inspected, >= 1.
+      num_samples: outputs of the mechanism a dataset, >= 1.
+      failure_probability: of the whole test, in (0, 1). Every bound gets
+        failure_probability / (2 max_num_trials): two directions a trial.
+      stop_on_refutation: False goes on to the last trial, to see every bound.
+      post_processing: applied to samples of shape (num_samples, k) before the tester sees them; None leaves them
+        alone. It must not depend on the samples of the test: a fixed function can only lower a divergence.
+      state_path: file that holds every finished trial, written after each; a test that finds it goes on from
+        there. None keeps nothing.
+    """
+
+    max_num_trials: int
+    num_samples: int
+    failure_probability: float = 0.05
+    stop_on_refutation: bool = True
+    post_processing: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    state_path: str | None = None
+
+    def __post_init__(self) -> None:
+        check_int("max_num_trials", self.max_num_trials, at_least=1)
+        check_int("num_samples", self.num_samples, at_least=1)
+        check_failure_probability(self.failure_probability)
+        if self.post_processing is not None and not callable(self.post_processing):
+            raise ValueError(f"post_processing must be callable, got {self.post_processing!r}")
+
+    @property
+    def failure_probability_of_each_bound(self) -> float:
+        """What one direction of one trial may spend."""
+        return self.failure_probability / (2 * self.max_num_trials)
+
+
+class TerminationReason(enum.Enum):
+    """Why a test ended. Names and values are DP-Auditorium's."""
+
+    TRIAL_LIMIT_REACHED = 1
+    FOUND_PRIVACY_VIOLATION = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundPrivacyViolation:
+    """Where the claim was refuted.
+
+    Attributes:
+      trial: number of the first trial that refuted, from 0.
+      direction: one of `DIRECTIONS`.
+      lower_bound: of that direction.
+      failure_probability: of the whole test.
+    """
+
+    trial: int
+    direction: str
+    lower_bound: float
+    failure_probability: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One pair of datasets and what the tester said of it.
+
+    Attributes:
+      datasets: the neighbouring datasets.
+      lower_bounds: in the order of `DIRECTIONS`, each at `failure_probability`, never NaN.
+      refuted: whether each of them refutes the claim.
+      failure_probability: of each bound.
+    """
+
+    datasets: tuple[Any, Any]
+    lower_bounds: tuple[float, float]
+    refuted: tuple[bool, bool]
+    failure_probability: float
+
+    @property
+    def estimate(self) -> float:
+        """The larger bound: what the dataset generator is told next."""
+        return max(self.lower_bounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyTestRunnerResults:
+    """A finished test. Field and property names are DP-Auditorium's where it has them.
+
+    Attributes:
+      mechanism_name: as given.
+      privacy_property: the tester's.
+      max_num_trials: trials that the failure probability was divided over.
+      failure_probability: of the whole test: that anything refuted here holds after all.
+      trials: every trial made, in order.
+      num_resumed_trials: how many of them were read from the state file.
+    """
+
+    mechanism_name: str
+    privacy_property: Any
+    max_num_trials: int
+    failure_probability: float
+    trials: tuple[Trial, ...]
+    num_resumed_trials: int = 0
+
+    @property
+    def lower_bound_divergence_estimates(self) -> list[float]:
+        """The larger bound of every trial."""
+        return [trial.estimate for trial in self.trials]
+
+    @property
+    def num_inspected_trials(self) -> int:
+        """Trials made."""
+        return len(self.trials)
+
+    @property
+    def lower_bound(self) -> float:
+        """The largest bound of all: one-sided, on the largest divergence over the inspected pairs and directions."""
+        return max(self.lower_bound_divergence_estimates)
+
+    @property
+    def found_privacy_violation(self) -> FoundPrivacyViolation | None:
+        """The first refutation, or None: no refutation is no proof of the claim."""
+        for number, trial in enumerate(self.trials):
+            for direction, bound, refuted in zip(
+                DIRECTIONS, trial.lower_bounds, trial.refuted, strict=True
+            ):
+                if refuted:
+                    return FoundPrivacyViolation(number, direction, bound, self.failure_probability)
+        return None
+
+    @property
+    def termination_reason(self) -> TerminationReason:
+        """Whether a violation was found."""
+        if self.found_privacy_violation is not None:
+            return TerminationReason.FOUND_PRIVACY_VIOLATION
+        return TerminationReason.TRIAL_LIMIT_REACHED
+
+    @property
+    def failure_probability_note(self) -> str:
+        """One sentence on how the failure probability was divided."""
+        each = self.failure_probability / (2 * self.max_num_trials)
+        return (
+            f"{self.failure_probability:g} in total, divided over {self.max_num_trials} trials and 2 directions:"
+            f" {each:g} for each bound"
+        )
+
+
+class PrivacyTestRunner:
+    """Tests a mechanism on the pairs of datasets that a generator proposes.
+
+    Each trial draws fresh samples, bounds both directions, tells the generator the larger bound (None before the first
+    trial) and stops at the first refutation. A bound exceeds its divergence with probability at most
+    failure_probability / (2 max_num_trials) given everything before it, so the probability that a kept claim is
+    refuted anywhere is at most failure_probability, however the generator chooses (union bound).
+
+    Args:
+      config: see `PrivacyTestRunnerConfig`.
+      dataset_generator: called with the last estimate; ours (`dataset_generators`) or DP-Auditorium's.
+      property_tester: ours or DP-Auditorium's.
+    """
+
+    def __init__(
+        self,
+        config: PrivacyTestRunnerConfig,
+        dataset_generator: DatasetGenerator,
+        property_tester: PropertyTester,
+    ) -> None:
+        self._config = config
+        self._generator = dataset_generator
+        self._tester = property_tester
+
+    def test_privacy(self, mechanism: Mechanism, mechanism_name: str) -> PrivacyTestRunnerResults:
+        """Returns every trial of a test of the tester's privacy property.
+
+        With a state file, finished trials are read from it. The generator is asked for them again, with the feedback
+        it had, and so is the mechanism, so that both are where they were: a generator or mechanism that is
+        random must have been built with the seed it had. Mechanisms of this package are asked for one sample only,
+        because their c-th call depends on c and not on what was drawn before; others for all of them.
+
+        Args:
+          mechanism: called as mechanism(dataset, num_samples); must return independent rows, and fresh ones at
+            every call.
+          mechanism_name: recorded in the result, and checked against the state file.
+
+        Raises:
+          ValueError: the tester returned NaN or no number (in either direction), the mechanism another number
+            of samples, or the state file belongs to another test.
+        """
+        config = self._config
+        state = RunnerState.open(config.state_path, self._identity(mechanism_name))
+        trials: list[Trial] = []
+        for saved in state.trials:
+            trials.append(self._replay(mechanism, saved, len(trials), _feedback(trials)))
+        num_resumed = len(trials)
+        while len(trials) < config.max_num_trials:
+            if config.stop_on_refutation and trials and any(trials[-1].refuted):
+                break
+            datasets = _check_pair(self._generator(_feedback(trials)))
+            trial = self._trial(mechanism, datasets, len(trials))
+            trials.append(trial)
+            state.append(SavedTrial(trial.lower_bounds, trial.refuted, _digest(datasets)))
+        return PrivacyTestRunnerResults(
+            mechanism_name=mechanism_name,
+            privacy_property=self._tester.privacy_property,
+            max_num_trials=config.max_num_trials,
+            failure_probability=config.failure_probability,
+            trials=tuple(trials),
+            num_resumed_trials=num_resumed,
+        )
+
+    def _trial(self, mechanism: Mechanism, datasets: tuple[Any, Any], number: int) -> Trial:
+        samples = [self._sample(mechanism, dataset) for dataset in datasets]
+        share = self._config.failure_probability_of_each_bound
+        bounds = []
+        for direction, (first, second) in zip(DIRECTIONS, (samples, samples[::-1]), strict=True):
+            estimate = self._tester.estimate_lower_bound(first, second, share)
+            bounds.append(_check_estimate(estimate, number, direction))
+        return Trial(
+            datasets=datasets,
+            lower_bounds=(bounds[0], bounds[1]),
+            refuted=(
+                bool(self._tester.reject_property(bounds[0])),
+                bool(self._tester.reject_property(bounds[1])),
+            ),
+            failure_probability=share,
+        )
+
+    def _sample(self, mechanism: Mechanism, dataset: Any) -> NDArray[Any]:
+        samples = np.asarray(mechanism(dataset, self._config.num_samples))
+        if samples.ndim == 0 or len(samples) != self._config.num_samples:
+            raise ValueError(
+                f"mechanism must return {self._config.num_samples} samples, got shape {samples.shape}"
+            )
+        post_processing = self._config.post_processing
+        return samples if post_processing is None else np.asarray(post_processing(samples))
+
+    def _replay(
+        self, mechanism: Mechanism, saved: SavedTrial, number: int, feedback: float | None
+    ) -> Trial:
+        datasets = _check_pair(self._generator(feedback))
+        if saved.datasets_digest != _digest(datasets):
+            raise ValueError(
+                f"dataset_generator must propose the datasets it proposed when {self._config.state_path!r} was"
+                f" written, got others in trial {number}: build it with the same settings and seed"
+            )
+        own = type(mechanism).__module__.startswith(_OWN_MECHANISMS)
+        for dataset in datasets:
+            mechanism(dataset, 1 if own else self._config.num_samples)
+        return Trial(
+            datasets,
+            saved.lower_bounds,
+            saved.refuted,
+            self._config.failure_probability_of_each_bound,
+        )
+
+    def _identity(self, mechanism_name: str) -> dict[str, Any]:
+        """What must not change between the parts of one test."""
+        return {
+            "mechanism_name": mechanism_name,
+            "privacy_property": repr(self._tester.privacy_property),
+            "tester": type(self._tester).__name__,
+            "max_num_trials": self._config.max_num_trials,
+            "num_samples": self._config.num_samples,
+            "failure_probability": self._config.failure_probability,
+        }
+
+
+def _feedback(trials: list[Trial]) -> float | None:
+    return trials[-1].estimate if trials else None
+
+
+def _check_pair(pair: Any) -> tuple[Any, Any]:
+    try:
+        first, second = pair
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"dataset_generator must return a pair of datasets, got {type(pair).__name__}"
+        ) from None
+    return first, second
+
+
+def _check_estimate(estimate: Any, trial: int, direction: str) -> float:
+    """Returns the estimate as a float. Each direction is looked at by itself: max() keeps or drops a NaN by its place."""
+    try:
+        number = float(estimate)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(
+            f"property_tester must return a number, got {estimate!r} in trial {trial} ({direction}): a NaN"
+            " compares as 'not refuted', so a broken mechanism would pass"
+        )
+    return number
+
+
+def _digest(datasets: tuple[Any, Any]) -> str | None:
+    """Returns a fingerprint of the datasets, None for objects that cannot be written."""
+    try:
+        return hashlib.sha256(pickle.dumps(datasets, protocol=4)).hexdigest()[:32]
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
+
+
+__all__ = [
+    "DIRECTIONS",
+    "FoundPrivacyViolation",
+    "PrivacyTestRunner",
+    "PrivacyTestRunnerConfig",
+    "PrivacyTestRunnerResults",
+    "TerminationReason",
+    "Trial",
+]
