@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
+from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess, sample_size_warm_up
 from dvrenyi_plugin.bounds.growth_optimal import best_bets, log_factors
 from dvrenyi_plugin.bounds.limit import (
     ClosestNull,
@@ -220,7 +221,7 @@ def simulate_oracle(closest: ClosestNull, pair: GridPair, pairs: int, repeats: i
 def test_planned_power_is_the_simulated_power_of_the_oracle(alpha, claim, mu):
     pair = gaussian_pair(mu, alpha)
     epsilon = renyi_gaussian(alpha, claim, 0.0)
-    plan = plan_refutation(pair, alpha, epsilon, 0.05, learning_factor=1.0)
+    plan = plan_refutation(pair, alpha, epsilon, 0.05, known_log_ratio=True)
     last = plan.pairs_for_power(0.9)
     walk = simulate_oracle(closest_null(pair, alpha, epsilon), pair, last, 2000, seed=1)
     for power in (0.5, 0.9):
@@ -282,7 +283,36 @@ def test_probabilities_are_monotone(rate, variance, failure, pairs, start):
     assert wanted == 1 or plan.probability_to_refute(wanted - 1) < 0.8
 
 
+def test_learning_the_log_ratio_takes_pairs():
+    known = plan_refutation(gaussian_pair(2.0, 2.0), 2.0, 1.0, 0.05, known_log_ratio=True)
+    learned = plan_refutation(gaussian_pair(2.0, 2.0), 2.0, 1.0, 0.05)
+    for power in (0.5, 0.9):
+        pairs = known.pairs_for_power(power)
+        allowed = 1.25 * pairs + 4.0 * math.sqrt(pairs)
+        assert learned.pairs_for_power(power) == pytest.approx(allowed, abs=3)
+
+
+def test_planned_power_is_that_of_the_e_process_that_learns():
+    """Binomial(40, 0.9) falls below 29 with probability under 1e-3: planning must not promise too much."""
+    plan = plan_refutation(gaussian_pair(2.0, 2.0), 2.0, 1.0, 0.05)
+    pairs = plan.pairs_for_power(0.9)
+    assert pairs < 130
+    refuted = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        process = GrowthOptimalEProcess(
+            2.0,
+            0.05,
+            claims=[1.0],
+            epsilons=np.geomspace(0.05, 3.0, 20),
+            warm_up=sample_size_warm_up(pairs),
+        )
+        process.update(rng.normal(2.0, 1.0, pairs), rng.normal(0.0, 1.0, pairs))
+        refuted += process.lower_bound > 1.0
+    assert refuted >= 29
+
+
 def test_a_walk_without_spread_arrives_on_time():
-    plan = RefutationPlan(2.0, 1.0, 2.0, 0.5, 0.0, math.exp(-5.0), learning_factor=1.0)
+    plan = RefutationPlan(2.0, 1.0, 2.0, 0.5, 0.0, math.exp(-5.0), known_log_ratio=True)
     assert plan.probability_to_refute(9) == 0.0
     assert plan.probability_to_refute(10) == 1.0

@@ -100,7 +100,7 @@ class AuditPlan:
                 "",
                 "These are predictions for Gaussian observations, not statements about a mechanism. `limit`: the mean log"
                 " e-value reaches the threshold if the log ratio is known; no method does better. The other columns allow for"
-                f" learning it from the same models (factor {self.refute[0].learning_factor:g}).",
+                " learning it from the same models.",
                 "",
             ]
         )
