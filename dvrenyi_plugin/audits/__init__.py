@@ -5,6 +5,7 @@ from dvrenyi_plugin._lazy import lazy_exports
 __getattr__, __all__ = lazy_exports(
     __name__,
     {
+        "audit_plan": ("AuditPlan", "AuditPlanConfig", "plan_audit"),
         "canaries": ("Canary", "make_canary"),
         "datasets": ("AuditSplit", "LabelledDataset", "load_dataset", "split_for_audit"),
         "dp_sgd_audit": (
@@ -25,6 +26,7 @@ __getattr__, __all__ = lazy_exports(
             "train_both_worlds",
         ),
         "neighbours": ("add_canary", "check_neighbours"),
+        "planner": ("RefutationPlan", "plan_refutation"),
         "plots": ("plot_bound", "plot_losses"),
         "report": ("AuditReport",),
         "report_files": ("write_report_files",),
