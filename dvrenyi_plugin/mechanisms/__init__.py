@@ -29,7 +29,12 @@ __getattr__, __all__ = lazy_exports(
             "MeanLoss",
             "QuantileLoss",
         ),
+        "noisy_max_mechanism": ("NoisyMaxMechanism", "NoisyMaxMechanismConfig"),
         "opacus_dp_sgd_mechanism": ("OpacusDpSgdMechanism", "OpacusDpSgdMechanismConfig"),
+        "randomized_response_mechanism": (
+            "RandomizedResponseMechanism",
+            "RandomizedResponseMechanismConfig",
+        ),
         "shk_exponential_mechanism": (
             "ShkExponentialMechanism",
             "ShkExponentialMechanismConfig",
