@@ -126,14 +126,15 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
                 for row in gaussian
                 if float(row["alpha"]) == alpha and int(row["num_pairs"]) == count
             ]
-            for method in _METHODS:
+            for colour, method in enumerate(_METHODS):
                 points = sorted(
                     (float(row["pair"].split()[-1]), float(row["mean"]))
                     for row in cell
                     if row["method"] == method
                 )
                 if points:
-                    axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=method)
+                    x, y = zip(*points, strict=True)
+                    axis.plot(x, y, f"C{colour}o-", markersize=3, label=method)
             limit = sorted({(float(row["pair"].split()[-1]), float(row["limit"])) for row in cell})
             if limit:
                 axis.plot(*zip(*limit, strict=True), color="black", linestyle="--", label="limit")

@@ -5,7 +5,8 @@
     python benchmarks/coverage.py --page_only
 
 In every cell the claim is the true divergence itself (0 for equal laws), where a valid test has the least room. One data set serves
-all three failure probabilities. A row is appended to the results file as soon as it is known and is not computed again.
+all three failure probabilities. Runs are made in chunks, each cell's first chunk before any second one; a chunk is appended to the results file as
+soon as it is done and is not computed again, so that an interrupted benchmark goes on where it was.
 
 The sequential tester is counted by the e-value of the claim's own null, in the e-process and in the order of samples it uses. The tester itself
 also needs every smaller null rejected, so it can only refute less often.
@@ -15,9 +16,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +47,8 @@ ALPHA = 2.0
 FAILURE_PROBABILITIES = (0.01, 0.05, 0.2)
 SIGNIFICANCE = 1e-3
 REPEATS, NETWORK_REPEATS = 2_000, 200
-_CHUNK = 100
-_COLUMNS = ("cell", "tester", "failure_probability", "repeats", "refuted", "p_value", "seconds")
+_CHUNK, _NETWORK_CHUNK = 200, 20
+_COLUMNS = ("cell", "tester", "first_seed", "repeats", "failure_probability", "refuted", "seconds")
 
 
 def _null() -> KnownPair:
@@ -167,43 +169,97 @@ def _sequential_refutations(
     return refuted
 
 
-def measure(cell: str, tester: str, repeats: int, jobs: int) -> list[dict[str, object]]:
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Runs with consecutive seeds."""
+
+    cell: str
+    tester: str
+    first_seed: int
+    repeats: int
+
+
+def chunks(testers: Sequence[str], cells: Sequence[str], limits: tuple[int, int]) -> list[Chunk]:
+    """Returns what there is to do, one round over all cells after another.
+
+    Args:
+      testers: names of testers.
+      cells: names of cells.
+      limits: runs a cell, without and with a network.
+    """
+    planned = []
+    for tester in testers:
+        network = tester == "dv_renyi"
+        size = _NETWORK_CHUNK if network else _CHUNK
+        for cell in cells:
+            if network and cell not in _NETWORK_CELLS:
+                continue
+            if tester == "bounded" and CELLS[cell][0]().largest_log_ratio is None:
+                continue
+            limit = limits[1] if network else limits[0]
+            planned += [
+                (first // size, Chunk(cell, tester, first, min(size, limit - first)))
+                for first in range(0, limit, size)
+            ]
+    return [chunk for _, chunk in sorted(planned, key=lambda item: item[0])]
+
+
+def measure(chunk: Chunk) -> list[dict[str, object]]:
     """Returns one row a failure probability."""
-    make, *counts = CELLS[cell]
+    make, *counts = CELLS[chunk.cell]
     start = time.perf_counter()
-
-    def chunk(first: int) -> np.ndarray:
-        pair = make()
-        seeds = range(first, min(first + _CHUNK, repeats))
-        return np.sum(
-            [refutations(tester, pair, (counts[0], counts[1]), seed) for seed in seeds], axis=0
-        )
-
-    totals = sum(Parallel(n_jobs=jobs)(delayed(chunk)(i) for i in range(0, repeats, _CHUNK)))
-    seconds = (time.perf_counter() - start) / repeats
+    pair = make()
+    seeds = range(chunk.first_seed, chunk.first_seed + chunk.repeats)
+    totals = np.sum(
+        [refutations(chunk.tester, pair, (counts[0], counts[1]), seed) for seed in seeds], axis=0
+    )
+    seconds = (time.perf_counter() - start) / chunk.repeats
     return [
-        {
-            "cell": cell,
-            "tester": tester,
-            "failure_probability": beta,
-            "repeats": repeats,
-            "refuted": int(count),
-            "p_value": f"{stats.binom.sf(count - 1, repeats, beta):.3g}",
-            "seconds": round(seconds, 5),
-        }
+        dataclasses.asdict(chunk)
+        | {"failure_probability": beta, "refuted": int(count), "seconds": round(seconds, 5)}
         for beta, count in zip(FAILURE_PROBABILITIES, totals, strict=True)
     ]
 
 
 def read(results: pathlib.Path) -> list[dict[str, str]]:
-    """Returns the rows measured so far."""
+    """Returns the rows measured so far, one a chunk and failure probability."""
     if not results.exists():
         return []
     with results.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def write_page(rows: list[dict[str, str]], docs: pathlib.Path) -> None:
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """All runs of a cell, a tester and a failure probability."""
+
+    cell: str
+    tester: str
+    failure_probability: float
+    repeats: int
+    refuted: int
+
+    @property
+    def rate(self) -> float:
+        return self.refuted / self.repeats
+
+    @property
+    def p_value(self) -> float:
+        """One-sided: probability of so many refutations or more if the failure probability is kept."""
+        return float(stats.binom.sf(self.refuted - 1, self.repeats, self.failure_probability))
+
+
+def totals_of(rows: Sequence[dict[str, str]]) -> list[Total]:
+    """Returns the chunks' sums."""
+    sums: dict[tuple[str, str, float], tuple[int, int]] = {}
+    for row in rows:
+        key = (row["cell"], row["tester"], float(row["failure_probability"]))
+        repeats, refuted = sums.get(key, (0, 0))
+        sums[key] = (repeats + int(row["repeats"]), refuted + int(row["refuted"]))
+    return [Total(*key, *value) for key, value in sums.items()]
+
+
+def write_page(rows: Sequence[dict[str, str]], docs: pathlib.Path) -> None:
     """Writes coverage.md and coverage.png, keeping the notes below the page's last rule."""
     page = docs / "coverage.md"
     notes = page.read_text(encoding="utf-8").partition("\n---\n")[2] if page.exists() else ""
@@ -219,57 +275,52 @@ def write_page(rows: list[dict[str, str]], docs: pathlib.Path) -> None:
         "| cell | tester | runs | " + " | ".join(f"{b:g}" for b in FAILURE_PROBABILITIES) + " |",
         "|---" * (3 + len(FAILURE_PROBABILITIES)) + "|",
     ]
-    by_line: dict[tuple[str, str], dict[float, dict[str, str]]] = {}
-    for row in rows:
-        key = (row["cell"], row["tester"])
-        by_line.setdefault(key, {})[float(row["failure_probability"])] = row
+    totals = totals_of(rows)
+    by_line: dict[tuple[str, str], dict[float, Total]] = {}
+    for total in totals:
+        by_line.setdefault((total.cell, total.tester), {})[total.failure_probability] = total
     order = {name: index for index, name in enumerate((*TESTERS, *CELLS))}
     for cell, tester in sorted(by_line, key=lambda key: (order[key[0]], order[key[1]])):
-        entries = by_line[(cell, tester)]
-        some = next(iter(entries.values()))
-        values = [_entry(entries[beta]) for beta in FAILURE_PROBABILITIES]
-        lines.append(
-            f"| {cell} | {tester} | {int(some['repeats']):,} | " + " | ".join(values) + " |"
-        )
+        line = by_line[(cell, tester)]
+        values = [_entry(line[beta]) for beta in FAILURE_PROBABILITIES]
+        repeats = next(iter(line.values())).repeats
+        lines.append(f"| {cell} | {tester} | {repeats:,} | " + " | ".join(values) + " |")
     page.write_text(
         "\n".join([*lines, "", "![coverage](coverage.png)", ""]) + "\n---\n" + notes,
         encoding="utf-8",
     )
-    _plot(rows, docs / "coverage.png")
+    _plot(totals, docs / "coverage.png")
 
 
-def failures(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Returns the rows of testers that claim validity and significantly break it."""
+def failures(rows: Sequence[dict[str, str]]) -> list[Total]:
+    """Returns where a tester that claims validity significantly breaks it."""
     return [
-        row
-        for row in rows
-        if row["tester"] != "gdp_baseline" and float(row["p_value"]) < SIGNIFICANCE
+        total
+        for total in totals_of(rows)
+        if total.tester != "gdp_baseline" and total.p_value < SIGNIFICANCE
     ]
 
 
-def _entry(row: dict[str, str]) -> str:
-    rate = f"{int(row['refuted']) / int(row['repeats']):.4f}"
-    return f"**{rate}**" if float(row["p_value"]) < SIGNIFICANCE else rate
+def _entry(total: Total) -> str:
+    return f"**{total.rate:.4f}**" if total.p_value < SIGNIFICANCE else f"{total.rate:.4f}"
 
 
-def _plot(rows: list[dict[str, str]], path: pathlib.Path) -> None:
+def _plot(totals: Sequence[Total], path: pathlib.Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(8.0, 3.6))
-    at_005 = [row for row in rows if float(row["failure_probability"]) == 0.05]
-    cells = [cell for cell in CELLS if any(row["cell"] == cell for row in at_005)]
+    at_005 = [total for total in totals if total.failure_probability == 0.05]
+    cells = [cell for cell in CELLS if any(total.cell == cell for total in at_005)]
     for offset, tester in enumerate(TESTERS):
         points = [
-            (cells.index(row["cell"]), int(row["refuted"]) / int(row["repeats"]))
-            for row in at_005
-            if row["tester"] == tester
+            (cells.index(total.cell), total.rate) for total in at_005 if total.tester == tester
         ]
         if points:
             x, y = np.array(points).T
-            axis.plot(x + 0.08 * (offset - 2.5), y, "o", markersize=4, label=tester)
+            axis.plot(x + 0.08 * (offset - 2.5), y, f"C{offset}o", markersize=4, label=tester)
     axis.axhline(0.05, color="black", linewidth=0.8, linestyle="--")
     axis.set_xticks(range(len(cells)), [cell.replace(", ", ",\n") for cell in cells], fontsize=7)
     axis.set_yscale("symlog", linthresh=0.01)
@@ -294,19 +345,18 @@ def main() -> None:
         "--page_only", action="store_true", help="rewrite the page, measure nothing"
     )
     arguments = parser.parse_args()
-    for tester in () if arguments.page_only else arguments.testers:
-        for cell in arguments.cells:
-            repeats = arguments.repeats
-            if tester == "dv_renyi":
-                if cell not in _NETWORK_CELLS:
-                    continue
-                repeats = arguments.network_repeats
-            if tester == "bounded" and CELLS[cell][0]().largest_log_ratio is None:
-                continue
-            done = {(row["cell"], row["tester"]) for row in read(arguments.results)}
-            if (cell, tester) in done:
-                continue
-            rows = measure(cell, tester, repeats, arguments.jobs)
+    if not arguments.page_only:
+        done = {
+            (row["cell"], row["tester"], int(row["first_seed"])) for row in read(arguments.results)
+        }
+        limits = (arguments.repeats, arguments.network_repeats)
+        todo = [
+            chunk
+            for chunk in chunks(arguments.testers, arguments.cells, limits)
+            if (chunk.cell, chunk.tester, chunk.first_seed) not in done
+        ]
+        work = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")
+        for rows in work(delayed(measure)(chunk) for chunk in todo):
             fresh = not arguments.results.exists()
             with arguments.results.open("a", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
