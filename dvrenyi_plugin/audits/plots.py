@@ -133,7 +133,10 @@ def plot_bound(report: BoundedReport) -> Figure:
 
 
 def plot_evidence(outcome: SequentialOutcome) -> Figure:
-    """Returns a sequential audit's log e-values against the claim, in both directions, by models a world."""
+    """Returns a sequential audit's log e-values against the claim, in both directions, by models a world.
+
+    The claim is refuted when a path reaches the line and so do those of all smaller claims, which as a rule are ahead.
+    """
     figure, (axis,) = new_figure(1, height=3.4)
     styles = zip((BLUE, ORANGE), ("o", "s"), outcome.evidence, strict=True)
     for colour, marker, path in styles:
@@ -148,7 +151,7 @@ def plot_evidence(outcome: SequentialOutcome) -> Figure:
         )
     axis.axhline(outcome.log_threshold, color=BLACK, linestyle="--", linewidth=1.2)
     axis.annotate(
-        "claim refuted above this line",
+        "log(1 / failure probability of one direction)",
         (0.0, outcome.log_threshold),
         xytext=(4, 4),
         textcoords="offset points",
@@ -159,7 +162,7 @@ def plot_evidence(outcome: SequentialOutcome) -> Figure:
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel(f"models trained a world (at most {outcome.max_models_per_world})")
     axis.set_ylabel("log e-value against the claim / nat")
-    axis.legend(frameon=False, loc="lower right", fontsize=9)
+    axis.legend(frameon=False, loc="best", fontsize=9)
     axis.set_title(outcome.summary(), fontsize=10)
     return figure
 
