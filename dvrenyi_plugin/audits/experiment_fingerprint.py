@@ -1,0 +1,231 @@
+"""What decides the observations of a trained model, as text, and its digest.
+
+Rows of two runs may be put together only when everything that decides them is the same; this says what that is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import inspect
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dvrenyi_plugin import __version__
+
+_LIBRARIES = ("numpy", "scipy", "torch", "opacus", "tensorflow", "tensorflow-privacy")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExperimentFingerprint:
+    """An experiment's identity.
+
+    Attributes:
+      description: JSON of all that decides the result; large arrays are in it as their SHA-256.
+    """
+
+    description: str
+
+    @classmethod
+    def of(cls, mechanism: Any, pair: Any) -> ExperimentFingerprint:
+        """Returns the fingerprint of training with this mechanism on this pair of neighbouring datasets.
+
+        It covers the mechanism's class and settings (its `config`, or its own fields if it is a dataclass),
+        the source files that define them, both datasets bit for bit, and the versions of the libraries. It
+        does not cover the make of the processor, on which the last bits of sums of floats depend, nor files
+        that a user's own functions import.
+
+        Args:
+          mechanism: settings may hold numbers, text, arrays, tensors, mappings, sequences, dataclasses,
+            torch modules, and functions and classes that are defined in files.
+          pair: (D, D + canary), of the same kinds.
+
+        Raises:
+          ValueError: something in them has no known content, for example a function typed in by hand.
+        """
+        settings = (
+            mechanism if dataclasses.is_dataclass(mechanism) else vars(mechanism).get("config")
+        )
+        if settings is None:
+            raise ValueError(
+                "mechanism must be a dataclass or have a `config` for its models to be stored, got"
+                f" {_name(type(mechanism))}"
+            )
+        return cls(
+            json.dumps(
+                {
+                    "mechanism": _content(type(mechanism), ()),
+                    "settings": _content(settings, ()),
+                    "datasets": _content(pair, ()),
+                    "versions": _versions(),
+                },
+                separators=(",", ":"),
+            )
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the description, in hexadecimal."""
+        return hashlib.sha256(self.description.encode()).hexdigest()
+
+    def differences(self, other: ExperimentFingerprint) -> list[str]:
+        """Returns the names of what differs from another experiment, in the order of the description."""
+        own, others = (dict(_leaves(json.loads(one.description))) for one in (self, other))
+        return [name for name in {**own, **others} if own.get(name) != others.get(name)]
+
+
+def _content(value: Any, above: tuple[int, ...]) -> Any:
+    """Returns JSON that two values share only if they are the same.
+
+    `above` holds the ids of the values this one is part of: a recursive function is part of itself.
+    """
+    if id(value) in above:
+        return {"part of itself": above.index(id(value))}
+    inside = (*above, id(value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return [value.dtype.str, value.item()] if value.dtype.kind in "biuf" else _refuse(value)
+    if isinstance(value, bytes):
+        return {"bytes": _digest(value)}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return _refuse(value)
+        return {"array": [value.dtype.str, list(value.shape), _digest(value.tobytes())]}
+    if isinstance(value, Mapping):
+        # In the order of the mapping: observed weights follow the order of the initial ones.
+        return {
+            "mapping": [
+                [_content(key, inside), _content(item, inside)] for key, item in value.items()
+            ]
+        }
+    if isinstance(value, (list, tuple, range)):
+        return [_content(item, inside) for item in value]
+    if isinstance(value, type):
+        return _class_content(value)
+    if dataclasses.is_dataclass(value):
+        fields = {
+            field.name: _content(getattr(value, field.name), inside)
+            for field in dataclasses.fields(value)
+        }
+        return {"class": _class_content(type(value)), **fields}
+    return _torch_content(value, inside) or _function_content(value, inside) or _refuse(value)
+
+
+def _torch_content(value: Any, above: tuple[int, ...]) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {"tensor": _content(value.detach().cpu().numpy(), above)}
+    if isinstance(value, torch.nn.Module):
+        return {
+            "module": repr(value),
+            "class": _class_content(type(value)),
+            "state": _content(dict(value.state_dict()), above),
+        }
+    return None
+
+
+def _function_content(value: Any, above: tuple[int, ...]) -> Any:
+    if isinstance(value, functools.partial):
+        return {"partial": _content([value.func, value.args, value.keywords], above)}
+    if inspect.ismethod(value):
+        return {"method": value.__name__, "of": _content(value.__self__, above)}
+    if inspect.isbuiltin(value) or isinstance(value, np.ufunc):
+        return {"builtin": value.__name__}
+    if not inspect.isfunction(value):
+        return None
+    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    return {
+        "function": _name(value),
+        # Two functions of one name and file, such as lambdas, differ in where they stand.
+        "line": value.__code__.co_firstlineno,
+        "source": _source_digest(value),
+        "closure": _content([cells, value.__defaults__, value.__kwdefaults__], above),
+    }
+
+
+def _class_content(value: type) -> Any:
+    return {
+        "name": _name(value),
+        "source": {
+            _name(base): _source_digest(base)
+            for base in value.__mro__
+            if base.__module__ not in ("builtins", "abc", "typing", "collections.abc")
+        },
+    }
+
+
+def _source_digest(value: Any) -> str:
+    """Returns the digest of the file that defines it; of its whole folder if it is a mechanism of ours."""
+    module = value.__module__
+    if module.startswith("torch."):
+        return "torch"  # Known by its version.
+    try:
+        path = inspect.getsourcefile(value)
+    except TypeError:
+        path = None
+    if path is None or not os.path.isfile(path):
+        raise ValueError(
+            f"{_name(value)} must be defined in a file for its models to be stored, got one that is not"
+        )
+    if module.startswith("dvrenyi_plugin.mechanisms."):
+        return _folder_digest(os.path.dirname(path))
+    return _file_digest(path)
+
+
+@functools.cache
+def _folder_digest(folder: str) -> str:
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    return _digest(
+        "".join(name + _file_digest(os.path.join(folder, name)) for name in names).encode()
+    )
+
+
+@functools.cache
+def _file_digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return _digest(file.read())
+
+
+def _versions() -> dict[str, str]:
+    versions = {"dvrenyi_plugin": __version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yields every part of the description that holds no named parts, with its name."""
+    if isinstance(value, dict) and not value.keys() & {"array", "mapping", "tensor", "source"}:
+        for key, item in value.items():
+            yield from _leaves(item, f"{name}.{key}" if name else key)
+    else:
+        yield name, json.dumps(value)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _refuse(value: Any) -> Any:
+    raise ValueError(
+        "mechanism and datasets must be made of numbers, text, arrays, dataclasses, torch modules and"
+        f" functions for their models to be stored, got {_name(type(value))}"
+    )
