@@ -39,6 +39,11 @@ _ENGINES = {
         "OpacusDpSgdMechanism",
         "OpacusDpSgdMechanismConfig",
     ),
+    "tf_privacy": (
+        "tf_privacy_dp_sgd_mechanism",
+        "TfPrivacyDpSgdMechanism",
+        "TfPrivacyDpSgdMechanismConfig",
+    ),
 }
 # tester -> (module, tester, its config) in dvrenyi_plugin.testers
 _TESTERS = {
@@ -96,7 +101,8 @@ class DpSgdExperimentConfig:
         loss; or "white_box", the updates' inner product with its gradient, see `linearised_losses`.
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
-      engine: what trains the models: "ensemble" (many at once) or "opacus" (one after another).
+      engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after another;
+        TensorFlow Privacy needs the extra `tensorflow`).
       tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
       seed: root of every random stream, >= 0.
     """

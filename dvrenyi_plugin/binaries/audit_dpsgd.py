@@ -77,7 +77,11 @@ def define_flags() -> flags.FlagValues:
         "worst_case",
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
     )
-    text("engine", "ensemble", "ensemble (many models at once) or opacus (one after another)")
+    text(
+        "engine",
+        "ensemble",
+        "ensemble (many models at once), opacus or tf_privacy (one after another)",
+    )
     text(
         "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
     )

@@ -39,6 +39,10 @@ __getattr__, __all__ = lazy_exports(
             "ShkExponentialMechanism",
             "ShkExponentialMechanismConfig",
         ),
+        "tf_privacy_dp_sgd_mechanism": (
+            "TfPrivacyDpSgdMechanism",
+            "TfPrivacyDpSgdMechanismConfig",
+        ),
         "training_mechanism": ("TrainingMechanism", "TrainingMechanismConfig"),
     },
 )
