@@ -13,6 +13,7 @@ import inspect
 import json
 import os
 import platform
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,9 +51,8 @@ class ExperimentFingerprint:
         Raises:
           ValueError: something in them has no known content, for example a function typed in by hand.
         """
-        settings = (
-            mechanism if dataclasses.is_dataclass(mechanism) else vars(mechanism).get("config")
-        )
+        is_settings = dataclasses.is_dataclass(mechanism)
+        settings = mechanism if is_settings else getattr(mechanism, "config", None)
         if settings is None:
             raise ValueError(
                 "mechanism must be a dataclass or have a `config` for its models to be stored, got"
@@ -147,11 +147,22 @@ def _function_content(value: Any, above: tuple[int, ...]) -> Any:
     cells = [cell.cell_contents for cell in value.__closure__ or ()]
     return {
         "function": _name(value),
-        # Two functions of one name and file, such as lambdas, differ in where they stand.
-        "line": value.__code__.co_firstlineno,
+        # Lambdas of one file share their name.
+        "code": _code_digest(value.__code__),
         "source": _source_digest(value),
         "closure": _content([cells, value.__defaults__, value.__kwdefaults__], above),
     }
+
+
+def _code_digest(code: types.CodeType) -> str:
+    # Code inside and frozen sets are left out: their text differs from one process to the next.
+    constants = [
+        constant
+        for constant in code.co_consts
+        if isinstance(constant, (bool, int, float, complex, str, bytes))
+    ]
+    content = (code.co_firstlineno, code.co_code, code.co_names, constants)
+    return _digest(repr(content).encode())
 
 
 def _class_content(value: type) -> Any:
