@@ -121,6 +121,20 @@ class TestLosses:
         table = np.column_stack([features, labels])
         assert logistic_loss(theta2, table)[0] == pytest.approx(logistic)
 
+    @pytest.mark.parametrize("length", [1e-3, 1.0, 1e100, 1e200, 1e308])
+    def test_long_features_are_scaled_to_norm_one(self, length: float) -> None:
+        point, direction = np.array([[0.4, -1.1]]), np.array([0.6, 0.8])
+        record = np.append(length * direction, 1.0)
+        margin = min(length, 1.0) * float(direction @ point[0])
+        expected = math.log1p(math.exp(-margin))
+        assert LogisticLoss(num_records=1)(point, [record])[0] == pytest.approx(expected)
+
+    def test_labels_must_match_features(self) -> None:
+        with pytest.raises(
+            ValueError, match="a label for every row of features, got 2 labels for 3"
+        ):
+            LogisticLoss(num_records=3)(np.zeros((1, 2)), (np.zeros((3, 2)), np.zeros(2)))
+
     def test_minimisers(self) -> None:
         y = np.array([0.1, 0.2, 0.9])
         points = points_of(MeanLoss(num_records=3), 1000)
@@ -311,6 +325,57 @@ class TestBadInput:
         )
         with pytest.raises(ValueError, match="loss must stay inside its bounds"):
             shk(nan).grid_law([])
+
+    def test_bounds_of_any_scale_are_kept(self) -> None:
+        # Ten times the range, small in absolute terms: beta makes it large.
+        loss = CallableLoss(
+            function=lambda p, d: 5e-10 * (1.0 + np.sin(p[:, 0])),
+            bounds=(0.0, 1e-10),
+            sensitivity=0.0,
+        )
+        with pytest.raises(ValueError, match="loss must stay inside its bounds"):
+            shk(loss, inverse_temperature=1e10, max_jump=math.inf)([0.0], 1)
+        rounded = CallableLoss(
+            function=lambda p, d: np.cos(p[:, 0]) * (1.0 + 5e-10), bounds=(-1, 1), sensitivity=0.0
+        )
+        mechanism = shk(rounded)
+        assert np.ptp(mechanism.loss_values([0.0])) <= rounded.oscillation
+
+    @pytest.mark.parametrize("loss, columns", LOSSES)
+    def test_resolution_is_settled_before_any_dataset_is_seen(
+        self, loss: Loss, columns: int
+    ) -> None:
+        # At the largest temperature that the constructor accepts no dataset is refused; just above, no object is made.
+        width = loss.axis(9).width
+        largest = 5.0 / (loss.slope * width)  # type: ignore[operator]
+        with pytest.raises(ValueError, match="for some dataset neighbouring cells may differ"):
+            shk(loss, inverse_temperature=1.001 * largest, cells=9)
+        mechanism = shk(loss, inverse_temperature=0.999 * largest, cells=9, run_time=0.1)
+        steepest = 0.0
+        for value in (-1e300, -1.0, 0.0, 1.0, 1e300):
+            for column in range(columns):
+                records = np.zeros((6, columns))
+                records[:, column] = value
+                records[:, -1] = value if columns == 1 or column == columns - 1 else 1.0
+                mechanism.grid_law(records)
+                values = mechanism.potential(records)
+                for axis in range(loss.dimension):
+                    steepest = max(steepest, float(np.abs(np.diff(values, axis=axis)).max()))
+        assert steepest > 0.6 * 5.0  # the slope is a bound that some dataset comes near
+
+    def test_slope_of_a_function_is_taken_on_trust_or_left_to_the_data(self) -> None:
+        arguments: dict[str, Any] = {
+            "function": lambda p, d: np.cos(p[:, 0]),
+            "bounds": (-1, 1),
+            "sensitivity": 0.0,
+        }
+        with pytest.raises(ValueError, match="for some dataset"):
+            shk(CallableLoss(**arguments, slope=1.0), inverse_temperature=1e4)
+        late = shk(CallableLoss(**arguments), inverse_temperature=1e4)
+        with pytest.raises(ValueError, match="grid too coarse for the potential: neighbouring"):
+            late([0.0], 1)
+        with pytest.raises(ValueError, match="slope"):
+            CallableLoss(**arguments, slope=0.0)
 
     def test_coarse_grid(self) -> None:
         with pytest.raises(ValueError, match="grid too coarse for the potential"):

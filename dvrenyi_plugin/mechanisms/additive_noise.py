@@ -67,6 +67,14 @@ def clipped_sum(dataset: Any, clip_norm: float, norm_order: int) -> NDArray[np.f
       norm_order: 1 or 2.
     """
     records = check_samples("dataset", dataset, min_samples=0)
+    total: NDArray[np.float64] = np.sum(clip_rows(records, clip_norm, norm_order), axis=0)
+    return total
+
+
+def clip_rows(
+    records: NDArray[np.float64], clip_norm: float, norm_order: int
+) -> NDArray[np.float64]:
+    """Returns the rows of a finite (n, d) array, each scaled down to norm `clip_norm` if it is longer."""
     # Dividing by the largest entry first: squares of entries near 1e200 would overflow.
     largest = np.max(np.abs(records), axis=1, keepdims=True)
     directions = records / np.where(largest > 0.0, largest, 1.0)
@@ -74,8 +82,7 @@ def clipped_sum(dataset: Any, clip_norm: float, norm_order: int) -> NDArray[np.f
     with np.errstate(over="ignore"):
         norms = largest * relative_norms
     factors = np.minimum(norms, clip_norm) / np.where(relative_norms > 0.0, relative_norms, 1.0)
-    total: NDArray[np.float64] = np.sum(directions * factors, axis=0)
-    return total
+    return np.asarray(directions * factors)
 
 
 class CallStreams:

@@ -290,7 +290,7 @@ class BirthDeathLangevinMechanism:
         def potential(points: Array) -> Array:
             losses = np.asarray(config.loss(points, dataset), dtype=np.float64)
             if bounds is not None:
-                check_loss_values(losses, bounds)
+                losses = check_loss_values(losses, bounds)
             return np.asarray(beta * losses)
 
         def potential_gradient(points: Array) -> Array:

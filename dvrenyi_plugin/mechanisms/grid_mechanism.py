@@ -43,7 +43,9 @@ class GridMechanismConfig:
       inverse_temperature: beta > 0; the potential is beta times the loss.
       cells: cells of every axis, >= 3; None takes 256, 64 or 24 in one, two or three dimensions.
       alphas: orders at which Rényi DP is claimed, each > 1.
-      max_jump: largest difference of the potential between neighbouring cells; inf for no check.
+      max_jump: largest difference of the potential between neighbouring cells; inf for no check. A loss with a known
+        slope is checked here for all datasets at once, so that no dataset is refused later; one without is checked
+        on every dataset, and a refusal tells something about it.
       seed: where all randomness comes from, >= 0.
     """
 
@@ -69,7 +71,20 @@ class GridMechanismConfig:
             check_order(alpha, "alphas")
         if self.max_jump != math.inf:
             check_real("max_jump", self.max_jump, above=0.0)
+            self._check_every_dataset_resolved()
         check_seed(self.seed)
+
+    def _check_every_dataset_resolved(self) -> None:
+        axis, slope = self.grid.axes[0], self.loss.slope
+        if slope is None:
+            return
+        jump = self.inverse_temperature * slope * axis.width
+        if jump > self.max_jump:
+            raise ValueError(
+                "grid too coarse for the potential: for some dataset neighbouring cells may differ by up to"
+                f" {jump:.4g}, allowed is max_jump = {self.max_jump:g}; about"
+                f" {math.ceil(axis.cells * jump / self.max_jump)} cells instead of {axis.cells} would do"
+            )
 
     @property
     def grid(self) -> Grid:

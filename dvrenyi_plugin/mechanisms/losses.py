@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_samples
 from dvrenyi_plugin.flows.grid import PERIODIC, REFLECTING, Axis
+from dvrenyi_plugin.mechanisms.additive_noise import clip_rows
 
 FloatArray = NDArray[np.float64]
 
@@ -44,6 +45,10 @@ class Loss(Protocol):
     @property
     def sensitivity(self) -> float:
         """Bound on the oscillation of the difference between neighbouring datasets."""
+
+    @property
+    def slope(self) -> float | None:
+        """Bound on the derivative along any coordinate, for any dataset; None when unknown."""
 
     def axis(self, cells: int) -> Axis:
         """Returns one of the domain's axes (all are alike) with `cells` cells."""
@@ -80,6 +85,10 @@ class CircularMeanLoss:
     def sensitivity(self) -> float:
         # cos(theta - y') - cos(theta - y) has amplitude 2 |sin((y - y') / 2)| <= 2, so oscillation 4.
         return 4.0 * self.dimension / self.num_records
+
+    @property
+    def slope(self) -> float:
+        return 1.0
 
     def axis(self, cells: int) -> Axis:
         return Axis(-math.pi, math.pi, cells, PERIODIC)
@@ -118,12 +127,17 @@ class MeanLoss:
 
     @property
     def oscillation(self) -> float:
-        return self.dimension * (self.high - self.low) ** 2
+        side = self.high - self.low
+        return self.dimension * side * side
 
     @property
     def sensitivity(self) -> float:
         # |theta - y|^2 - |theta - y'|^2 is linear in theta with slopes 2 |y_k - y_k'| <= 2 (high - low).
         return 2.0 * self.oscillation / self.num_records
+
+    @property
+    def slope(self) -> float:
+        return 2.0 * (self.high - self.low)
 
     def axis(self, cells: int) -> Axis:
         return Axis(self.low, self.high, cells, REFLECTING)
@@ -180,6 +194,10 @@ class QuantileLoss:
         # The slopes of two pinball losses differ by 1 between the two records and by 0 elsewhere.
         return (self.high - self.low) / self.num_records
 
+    @property
+    def slope(self) -> float:
+        return max(self.quantile, 1.0 - self.quantile)
+
     def axis(self, cells: int) -> Axis:
         return Axis(self.low, self.high, cells, REFLECTING)
 
@@ -230,17 +248,25 @@ class LogisticLoss:
     def sensitivity(self) -> float:
         return 2.0 * self.oscillation / self.num_records
 
+    @property
+    def slope(self) -> float:
+        return 1.0
+
     def axis(self, cells: int) -> Axis:
         return Axis(-self.radius, self.radius, cells, REFLECTING)
 
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
         if isinstance(dataset, tuple):
-            features, labels = dataset
-            dataset = np.column_stack([np.asarray(features), np.asarray(labels)])
+            features, labels = (np.asarray(part) for part in dataset)
+            if len(features) != len(labels):
+                raise ValueError(
+                    f"dataset must have a label for every row of features, got {len(labels)} labels for"
+                    f" {len(features)} rows"
+                )
+            dataset = np.column_stack([features, labels])
         records = _records(dataset, self.num_records, self.dimension + 1)
-        features = records[:, :-1]
-        norms = np.linalg.norm(features, axis=1, keepdims=True)
-        signed = features / np.maximum(norms, 1.0) * np.where(records[:, -1:] > 0.0, 1.0, -1.0)
+        features = clip_rows(records[:, :-1], clip_norm=1.0, norm_order=2)
+        signed = features * np.where(records[:, -1:] > 0.0, 1.0, -1.0)
         total = np.zeros(len(points))
         for first in range(0, len(signed), _RECORDS_PER_BLOCK):
             margins = points @ signed[first : first + _RECORDS_PER_BLOCK].T
@@ -263,6 +289,8 @@ class CallableLoss:
       low: lower end of every coordinate.
       high: upper end of every coordinate.
       boundary: "periodic" (a torus) or "reflecting" (a box).
+      slope: bound on the derivative along any coordinate for every dataset, > 0; None when unknown: then a grid too
+        coarse is found out only when a dataset shows it.
     """
 
     function: Callable[[FloatArray, Any], Any]
@@ -272,6 +300,7 @@ class CallableLoss:
     low: float = -math.pi
     high: float = math.pi
     boundary: str = PERIODIC
+    slope: float | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -283,6 +312,8 @@ class CallableLoss:
         check_int("dimension", self.dimension, at_least=1, at_most=3)
         check_real("high", self.high, above=check_real("low", self.low))
         check_choice("boundary", self.boundary, (PERIODIC, REFLECTING))
+        if self.slope is not None:
+            check_real("slope", self.slope, above=0.0)
 
     @property
     def oscillation(self) -> float:
@@ -301,20 +332,22 @@ class CallableLoss:
 
 
 def check_loss_values(values: FloatArray, bounds: tuple[float, float]) -> FloatArray:
-    """Returns loss values that are finite and inside their bounds (up to rounding).
+    """Returns loss values clipped into their bounds, which they may leave by rounding only.
+
+    The claims rest on the bounds exactly, hence the clip.
 
     Raises:
       ValueError: with the extreme values found.
     """
     low, high = bounds
-    slack = 1e-9 * max(1.0, abs(low), abs(high))
+    slack = 1e-9 * max(abs(low), abs(high))
     smallest, largest = float(np.min(values)), float(np.max(values))
     # Written so that NaN fails.
     if not (smallest >= low - slack and largest <= high + slack):
         raise ValueError(
             f"loss must stay inside its bounds [{low:g}, {high:g}], got values from {smallest:g} to {largest:g}"
         )
-    return values
+    return np.clip(values, low, high)
 
 
 def _records(dataset: Any, num_records: int, columns: int) -> FloatArray:
