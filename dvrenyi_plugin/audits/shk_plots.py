@@ -32,7 +32,8 @@ class FlowCurves:
       path1: laws on the first dataset.
       path2: laws on the second dataset.
       log_ratio: shape (k,), sup |log rho_t / rho'_t|, exact.
-      data_free_envelope: shape (k,), the claim's bound on it.
+      data_free_envelope: shape (k,), the bound on it for all neighbours, were the run stopped at that time.
+      claimed_epsilon: pure-DP level claimed for the release.
       pair_envelope: shape (k,), the bound that knows this pair's exact target ratio.
       kl_to_target: shape (k,), KL(rho_t || pi) on the first dataset, exact.
       kl_bound: shape (k,), its bound.
@@ -44,6 +45,7 @@ class FlowCurves:
     path2: FlowPath
     log_ratio: NDArray[np.float64]
     data_free_envelope: NDArray[np.float64]
+    claimed_epsilon: float
     pair_envelope: NDArray[np.float64]
     kl_to_target: NDArray[np.float64]
     kl_bound: NDArray[np.float64]
@@ -74,6 +76,7 @@ def flow_curves(mechanism: FlowMechanism, pair: NeighboringDatasets[Any]) -> Flo
         path2=path2,
         log_ratio=np.abs(path1.log_masses - path2.log_masses).max(axis=axes),
         data_free_envelope=_envelope(claimed, path1.times),
+        claimed_epsilon=claimed.pure_dp().value,
         pair_envelope=_envelope(known, path1.times),
         kl_to_target=_kl_to_target(path1),
         kl_bound=np.array(
@@ -121,26 +124,29 @@ def plot_densities(curves: FlowCurves) -> Figure:
     )
     axis.set_xlabel("first coordinate of the release")
     axis.set_ylabel("density")
-    axis.legend(frameon=False, fontsize=8, ncols=2)
+    # Above the axes: a density may run through any corner inside.
+    axis.legend(frameon=False, fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(0.0, 1.0))
     return figure
 
 
 def plot_log_ratio(curves: FlowCurves) -> Figure:
-    """Returns the exact log ratio over time under the two envelopes."""
+    """Returns the exact log ratio over time, the two envelopes and the claim for the release."""
     figure, (axis,) = new_figure(1, height=3.6)
     axis.plot(
         curves.times,
         curves.data_free_envelope,
         color=ORANGE,
         linestyle="--",
-        label="claimed envelope (all neighbours)",
+        label="envelope for all neighbours",
     )
+    # The release is held to this line: a broken sampler that stops early hides under the envelope of its real time.
+    axis.axhline(curves.claimed_epsilon, color=BLACK, linestyle=":", label="claim for the release")
     axis.plot(
         curves.times,
         curves.pair_envelope,
         color=GREEN,
         linestyle="-.",
-        label="envelope of this pair (exact target ratio)",
+        label="envelope for this pair",
     )
     axis.plot(curves.times, curves.log_ratio, color=BLUE, label="exact, program as run")
     axis.set_yscale("symlog", linthresh=max(1e-3, float(curves.log_ratio.max())))
