@@ -324,6 +324,7 @@ def _plot(totals: Sequence[Total], path: pathlib.Path) -> None:
     axis.axhline(0.05, color="black", linewidth=0.8, linestyle="--")
     axis.set_xticks(range(len(cells)), [cell.replace(", ", ",\n") for cell in cells], fontsize=7)
     axis.set_yscale("symlog", linthresh=0.01)
+    axis.set_ylim(-0.002, 1.0)
     axis.set_ylabel("true claims refuted at 0.05")
     axis.legend(fontsize=7)
     figure.tight_layout()
