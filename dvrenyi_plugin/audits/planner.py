@@ -26,6 +26,8 @@ from dvrenyi_plugin.bounds.limit import GridPair, closest_null
 
 # Pairs needed with a learned log ratio, in terms of those needed with a known one: see the module's text.
 _LEARNING_SHARE, _LEARNING_ROOT = 1.25, 4.0
+# The same in the middle of an audit, when part of the learning is over: the rule above at some 250 pairs.
+_FUTILITY_SHARE = 1.5
 # A discrete walk overshoots the threshold by about this many standard deviations of a step (Siegmund 1985).
 _OVERSHOOT = 0.583
 
@@ -112,8 +114,7 @@ class RefutationPlan:
         """
         least = check_real("smallest_probability", smallest_probability, above=0.0, below=1.0)
         useful = check_int("pairs_left", pairs_left, at_least=0) / (
-            # Most of the learning is over by now.
-            1.0 if self.known_log_ratio else _LEARNING_SHARE
+            1.0 if self.known_log_ratio else _FUTILITY_SHARE
         )
         return self._first_passage(log_e_value, useful) < least
 
