@@ -243,11 +243,12 @@ class TestHonestMechanisms:
         assert np.abs(laws[0] - target).max() < 0.05
         assert np.abs(laws[1] - target).max() > 1.0
 
-    def test_time_for_epsilon(self) -> None:
+    @pytest.mark.parametrize("epsilon", [1.0 + 1e-9, 1.003, 1.1, 2.7, 20.0])
+    def test_time_for_epsilon(self, epsilon: float) -> None:
         mechanism = shk()
-        time = mechanism.time_for_epsilon(1.1)
+        time = mechanism.time_for_epsilon(epsilon)
         reached = shk(run_time=time).certificate.pure_dp().value
-        assert reached == pytest.approx(1.1, abs=1e-9)
+        assert epsilon - 1e-9 < reached <= epsilon
         with pytest.raises(ValueError, match="epsilon must be a finite number > 1"):
             mechanism.time_for_epsilon(1.0)
 

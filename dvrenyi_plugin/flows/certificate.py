@@ -2,7 +2,8 @@
 
 The answers hold for the law that the program of `splitting` produces, at every step size, because each rests on
     width(log rho_t / rho'_t) <= osc(V - V') + decay (R_0 + R_0'),
-with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to the width for rounding. What a 64-bit random number does to the tails of a draw is not covered: see `Grid.draw`.
+with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to the width for rounding.
+What a 64-bit random number does to the tails of a draw is not covered: see `Grid.draw`.
 """
 
 from __future__ import annotations
@@ -182,9 +183,14 @@ class Certificate:
         )
 
     @property
-    def _start_term(self) -> float:
+    def rounding(self) -> float:
+        """What every bound on the log ratio holds for rounding, at any time."""
         start = self.initial_oscillation1 + self.initial_oscillation2
-        return self.decay * start + _ROUNDING * (1.0 + start + self.oscillation_distance)
+        return _ROUNDING * (1.0 + start + self.oscillation_distance)
+
+    @property
+    def _start_term(self) -> float:
+        return self.decay * (self.initial_oscillation1 + self.initial_oscillation2) + self.rounding
 
 
 def _smallest(options: list[CertifiedValue]) -> CertifiedValue:

@@ -33,11 +33,13 @@ class ShkExponentialMechanism(FlowMechanism):
         super().__init__(config)
 
     def time_for_epsilon(self, epsilon: float) -> float:
-        """Returns the least running time whose pure-DP claim is at most `epsilon`.
+        """Returns the least running time, up to rounding, whose pure-DP claim is at most `epsilon`.
 
         Raises:
           ValueError: epsilon is not above beta times the sensitivity, which no running time goes below.
         """
         floor = self.config.oscillation_distance
-        epsilon = check_real("epsilon", epsilon, above=floor)
-        return time_for_width(epsilon, floor, 2.0 * self.initial_oscillation)
+        # Once for what the claim adds, once for the arithmetic here: the claim must not end above epsilon.
+        rounding = 2.0 * self.certificate.rounding
+        epsilon = check_real("epsilon", epsilon, above=floor + rounding)
+        return time_for_width(epsilon - rounding, floor, 2.0 * self.initial_oscillation)
