@@ -169,6 +169,30 @@ class TestExperiments:
             build_shk_experiment(ShkExperimentConfig(pair=str(path))).settings["num_records"] == 5
         )
 
+    @pytest.mark.parametrize(
+        "first, message",
+        [
+            (5.0, "dataset1 must have shape"),
+            ([1.0, np.nan], "dataset1 must be finite, got 1 NaN"),
+            ([1.0 + 2.0j], "dataset1 must hold floats or integers"),
+            (["a"], "dataset1 must hold floats or integers"),
+        ],
+    )
+    def test_files_without_two_tables_of_numbers(
+        self, tmp_path: Path, first: Any, message: str
+    ) -> None:
+        path = tmp_path / "pair.npz"
+        np.savez(path, dataset1=first, dataset2=[1.0])
+        with pytest.raises(ValueError, match=f"pair must be an .npz file .*{message}"):
+            build_shk_experiment(ShkExperimentConfig(pair=str(path)))
+
+    def test_a_single_array_under_the_name_of_an_archive(self, tmp_path: Path) -> None:
+        path = tmp_path / "pair.npz"
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+        with pytest.raises(ValueError, match=r"pair must be an .npz file .*one array only"):
+            build_shk_experiment(ShkExperimentConfig(pair=str(path)))
+
     def test_neighbours_in_any_order(self) -> None:
         check_record_neighbours([[1.0], [2.0], [3.0]], [[3.0], [1.0], [9.0]])
         with pytest.raises(ValueError, match="got 2 and 2"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_seed
+from dvrenyi_plugin._validation import check_choice, check_int, check_samples, check_seed
 from dvrenyi_plugin.flows.grid import FloatArray
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.broken_shk_mechanism import (
@@ -213,14 +213,16 @@ def _read_pair(path: str) -> tuple[FloatArray, FloatArray]:
     if not os.path.isfile(path):
         raise ValueError(f"pair must be a file that exists, got {path!r}")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return _as_rows(arrays["dataset1"]), _as_rows(arrays["dataset2"])
+        arrays = np.load(path, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise ValueError("it holds one array only")
+        with arrays:
+            first, second = (
+                check_samples(name, arrays[name], min_samples=0)
+                for name in ("dataset1", "dataset2")
+            )
+        return first, second
     except (KeyError, zipfile.BadZipFile, ValueError) as error:
         raise ValueError(
             f"pair must be an .npz file with arrays dataset1 and dataset2 of numbers, got {path!r}: {error}"
         ) from None
-
-
-def _as_rows(values: FloatArray) -> FloatArray:
-    rows = np.asarray(values, dtype=np.float64)
-    return rows[:, np.newaxis] if rows.ndim == 1 else rows
