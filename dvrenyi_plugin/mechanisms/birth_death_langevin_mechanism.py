@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_int, check_order, check_real, check_seed
+from dvrenyi_plugin._validation import check_int, check_real, check_seed
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid import PERIODIC
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
@@ -20,14 +20,8 @@ from dvrenyi_plugin.flows.particles import (
     simulate_particles,
     uniform_start,
 )
-from dvrenyi_plugin.interfaces import (
-    PrivacyProperty,
-    PureDp,
-    RenyiDp,
-    ZeroConcentratedDp,
-    as_privacy_property,
-    check_num_samples,
-)
+from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
+from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
 from dvrenyi_plugin.mechanisms.losses import Loss, check_loss_values
 
 Array = NDArray[np.float64]
@@ -89,10 +83,7 @@ class BirthDeathLangevinMechanismConfig:
                 raise ValueError(f"{name} must be callable, got {value!r}")
         check_real("inverse_temperature", self.inverse_temperature, above=0.0)
         check_int("num_particles", self.num_particles, at_least=2)
-        if not isinstance(self.alphas, tuple) or not self.alphas:
-            raise ValueError(f"alphas must be a tuple of orders, got {self.alphas!r}")
-        for alpha in self.alphas:
-            check_order(alpha, "alphas")
+        check_alphas(self.alphas)
         check_seed(self.seed)
         for name in ("domain", "loss_bounds", "loss_sensitivity"):
             if self._is_described_loss and getattr(self, name) is not None:
@@ -234,16 +225,7 @@ class BirthDeathLangevinMechanism:
         Empty when there is no `mean_field_certificate`.
         """
         certificate = self.mean_field_certificate
-        if certificate is None:
-            return []
-        return [
-            as_privacy_property(PureDp(certificate.pure_dp().value)),
-            as_privacy_property(ZeroConcentratedDp(certificate.zcdp().value)),
-            *(
-                as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value))
-                for alpha in self.config.alphas
-            ),
-        ]
+        return [] if certificate is None else claims_of(certificate, self.config.alphas)
 
     def __call__(self, dataset: Any, num_samples: int) -> Array:
         """Returns released points, shape (num_samples, d); rows are independent unless `ensemble` is set.

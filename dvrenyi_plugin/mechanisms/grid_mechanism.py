@@ -12,20 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_int, check_order, check_real, check_seed
+from dvrenyi_plugin._validation import check_int, check_real, check_seed
 from dvrenyi_plugin.divergences import renyi_from_log_masses
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.grid import Grid
-from dvrenyi_plugin.interfaces import (
-    PrivacyProperty,
-    PureDp,
-    RenyiDp,
-    ZeroConcentratedDp,
-    as_privacy_property,
-    check_num_samples,
-)
+from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
 from dvrenyi_plugin.mechanisms.additive_noise import CallStreams
+from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
 from dvrenyi_plugin.mechanisms.losses import Loss, check_loss_values
 
 FloatArray = NDArray[np.float64]
@@ -65,10 +59,7 @@ class GridMechanismConfig:
         check_real("inverse_temperature", self.inverse_temperature, above=0.0)
         if self.cells is not None:
             check_int("cells", self.cells, at_least=3)
-        if not isinstance(self.alphas, tuple) or not self.alphas:
-            raise ValueError(f"alphas must be a tuple of orders, got {self.alphas!r}")
-        for alpha in self.alphas:
-            check_order(alpha, "alphas")
+        check_alphas(self.alphas)
         if self.max_jump != math.inf:
             check_real("max_jump", self.max_jump, above=0.0)
             self._check_every_dataset_resolved()
@@ -133,15 +124,7 @@ class GridMechanism(abc.ABC):
     @property
     def claimed_privacy(self) -> list[PrivacyProperty]:
         """Pure DP, zCDP and Rényi DP at every order of `alphas`, from the certificate."""
-        certificate = self.certificate
-        return [
-            as_privacy_property(PureDp(certificate.pure_dp().value)),
-            as_privacy_property(ZeroConcentratedDp(certificate.zcdp().value)),
-            *(
-                as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value))
-                for alpha in self.config.alphas
-            ),
-        ]
+        return claims_of(self.certificate, self.config.alphas)
 
     def __call__(self, dataset: Any, num_samples: int) -> FloatArray:
         """Returns independent releases, shape (num_samples, d).
