@@ -25,7 +25,7 @@ setuptools.setup(
     install_requires=[
         "absl-py>=1.4",
         "dp-accounting>=0.4.3",
-        "joblib>=1.3",
+        "joblib>=1.4",
         "matplotlib>=3.7",
         "numpy>=1.26",
         "opacus>=1.5",

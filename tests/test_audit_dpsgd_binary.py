@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from dvrenyi_plugin.audits.report_files import REPORT_FILES
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.binaries._output_directory import staged_output
+from dvrenyi_plugin.mechanisms import EnsembleDpSgdMechanism
 
 TINY = [
     "--dataset=digits",
@@ -52,7 +54,8 @@ def test_a_false_claim_is_refuted_with_status_2(broken_run):
 
 def test_a_report_is_complete_and_its_observations_are_those_it_was_made_from(broken_run):
     _, folder = broken_run
-    assert sorted(os.listdir(folder)) == sorted(REPORT_FILES)
+    files = [name for name in os.listdir(folder) if not name.startswith("observations-")]
+    assert sorted(files) == sorted(REPORT_FILES)
     assert os.listdir(folder.parent) == ["report"]
     report = json.loads((folder / "report.json").read_text())
     with np.load(folder / "observations.npz", allow_pickle=False) as observations:
@@ -91,6 +94,73 @@ def test_a_rerun_repeats_the_observations_and_replaces_the_report(broken_run, tm
         assert a["with_canary"].tobytes() == b["with_canary"].tobytes()
 
 
+def stored_models(folder):
+    (store,) = folder.glob("observations-*.sqlite")
+    connection = sqlite3.connect(store)
+    rows = connection.execute(
+        "SELECT world, loss, logits FROM models ORDER BY world, number"
+    ).fetchall()
+    connection.close()
+    return rows
+
+
+def test_models_are_kept_with_their_losses_and_logits(broken_run):
+    _, folder = broken_run
+    rows = stored_models(folder)
+    with np.load(folder / "observations.npz") as observations:
+        for world, name in enumerate(("without_canary", "with_canary")):
+            losses = np.array([loss for where, loss, _ in rows if where == world])
+            assert losses.tobytes() == observations[name][:, 0].tobytes()
+    label = json.loads((folder / "report.json").read_text())["settings"]["canary_label"]
+    for _, loss, blob in rows:
+        logits = np.frombuffer(blob)
+        assert len(logits) == 10
+        assert loss == pytest.approx(np.log(np.exp(logits).sum()) - logits[label], rel=1e-12)
+
+
+def test_an_interrupted_audit_goes_on_with_the_models_it_has(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    train, calls = EnsembleDpSgdMechanism.train_models, []
+
+    def interrupted(self, dataset, world, indices):
+        # Models of the report are trained ten at a time; those without noise one at a time.
+        if len(indices) > 1:
+            calls.extend(indices)
+            if len(calls) == 50:
+                raise KeyboardInterrupt
+        return train(self, dataset, world, indices)
+
+    monkeypatch.setattr(EnsembleDpSgdMechanism, "train_models", interrupted)
+    assert audit(f"--output_dir={out}") == 130
+    assert f"40 models are kept in {out}" in capsys.readouterr().err
+    assert len(stored_models(out)) == 40
+    assert len(os.listdir(out)) == 1
+    assert audit(f"--output_dir={out}") == 0
+    assert f"40 models of this experiment were kept in {out}" in capsys.readouterr().err
+    # The interrupted task and those that had not begun: 50 models until then, 80 after it.
+    assert len(calls) == 130
+    monkeypatch.undo()
+    assert audit(f"--output_dir={tmp_path / 'whole'}", "--noresume") == 0
+    with (
+        np.load(out / "observations.npz") as resumed,
+        np.load(tmp_path / "whole" / "observations.npz") as whole,
+    ):
+        assert resumed["with_canary"].tobytes() == whole["with_canary"].tobytes()
+        assert resumed["without_canary"].tobytes() == whole["without_canary"].tobytes()
+
+
+def test_a_store_of_another_experiment_is_an_error_and_is_left_alone(broken_run, tmp_path, capsys):
+    _, folder = broken_run
+    (store,) = folder.glob("observations-*.sqlite")
+    before = store.read_bytes()
+    assert audit(f"--output_dir={tmp_path / 'out'}", f"--store={store}", "--steps=5") == 1
+    error = capsys.readouterr().err
+    assert "holds another experiment, which differs in settings.noise_multiplier" in error
+    assert error.count("\n") == 1
+    assert store.read_bytes() == before
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -109,6 +179,10 @@ def test_a_rerun_repeats_the_observations_and_replaces_the_report(broken_run, tm
         (["--model=cnn"], "height and width at least"),
         (["--initial_weights=/nowhere.pt"], "/nowhere.pt"),
         (["--engine=jax"], "engine must be one of"),
+        (["--engine=opacus", "--device=cuda"], "device must be cpu with engine opacus, got 'cuda'"),
+        (["--device=abacus"], "device must be a torch device, got 'abacus'"),
+        (["--backend=mpi"], "backend must be one of loky"),
+        (["--scheduler=tcp://host:1"], "scheduler must be given with backend dask or ray only"),
         (["--colour=blue"], "colour"),
         (["extra"], "only flags are taken, got 'extra'"),
     ],

@@ -5,7 +5,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin.audits.model_training import ModelTrainingConfig, train_both_worlds
 from dvrenyi_plugin.audits.neighbours import add_canary
 
@@ -84,13 +86,22 @@ def test_models_are_grouped_the_same_way_whatever_range_is_asked_for(pair):
     assert groups == [(world, numbers) for numbers in ([3], [4, 5, 6, 7], [8]) for world in (0, 1)]
 
 
+def test_an_audit_may_see_fewer_columns_than_a_store_keeps(pair):
+    whole = train_both_worlds(NormalTrainer(3), pair, range(4), ModelTrainingConfig())
+    part = train_both_worlds(NormalTrainer(3), pair, range(4), ModelTrainingConfig(columns=2))
+    np.testing.assert_array_equal(part.without, whole.without[:, :2])
+    np.testing.assert_array_equal(part.with_canary, whole.with_canary[:, :2])
+
+
 @pytest.mark.parametrize("indices", [range(0), range(5, 5), range(0, 10, 2), range(-1, 3)])
 def test_numbers_of_models_are_checked(pair, indices):
     with pytest.raises(ValueError, match="indices must be a range of integers >= 0"):
         train_both_worlds(NormalTrainer(), pair, indices, ModelTrainingConfig())
 
 
-@pytest.mark.parametrize("settings", [{"num_workers": 0}, {"models_per_task": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"num_workers": 0}, {"models_per_task": 0}, {"columns": 0}, {"backend": "mpi"}]
+)
 def test_settings_are_checked(settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"{name} must be .*, got {settings[name]!r}"):
@@ -120,3 +131,18 @@ def test_an_error_in_a_worker_reaches_the_caller(pair):
     config = ModelTrainingConfig(num_workers=2, models_per_task=5)
     with pytest.raises(ValueError, match="got shape"):
         train_both_worlds(BrokenTrainer(np.zeros(5)), pair, range(10), config)
+
+
+def test_one_torch_thread_until_the_last_block_ends():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, second = single_thread(), single_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1
+        second.__exit__(None, None, None)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
-import importlib
+import importlib.util
+import os
+import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_choice, check_int
 
 BACKENDS = ("loky", "threading", "serial", "dask", "ray")
-_CLUSTERS = ("dask", "ray")
+# backend -> the module that it needs
+_CLUSTERS = {"dask": "distributed", "ray": "ray"}
 
 # How often workers may die over one task, or one after another on this machine, before we stop.
 _MAX_DEATHS = 3
@@ -28,16 +29,24 @@ Function = Callable[..., Any]
 Results = Generator[tuple[int, Any], None, None]
 
 
+# By address and number of workers, kept between calls: a local cluster takes seconds to start.
+_dask_clients: dict[tuple[str | None, int], Any] = {}
+
+
 class WorkersDiedError(OSError):
     """Worker processes died again and again: killed, out of memory, or crashed."""
 
 
 def check_backend(backend: str, num_workers: int, scheduler: str | None) -> None:
-    """Raises ValueError unless tasks could be run like this; see `run_tasks`."""
+    """Raises ValueError or ImportError unless tasks could be run like this; see `run_tasks`."""
     check_choice("backend", backend, BACKENDS)
     check_int("num_workers", num_workers, at_least=1)
     if scheduler is not None and backend not in _CLUSTERS:
         raise ValueError(f"scheduler must be given with backend dask or ray only, got {backend!r}")
+    if backend in _CLUSTERS and importlib.util.find_spec(_CLUSTERS[backend]) is None:
+        raise ImportError(
+            f"backend {backend!r} needs an optional package: pip install dvrenyi_plugin[distributed]"
+        )
 
 
 def run_tasks(
@@ -86,7 +95,7 @@ def _run_on_joblib(
 
     # Only processes can be told how many threads their libraries may use; threads share this process's number.
     limits = {"inner_max_num_threads": 1} if backend == "loky" else {}
-    threads = single_thread() if backend == "threading" else contextlib.nullcontext()
+    threads = _one_torch_thread() if backend == "threading" else contextlib.nullcontext()
     left = dict(enumerate(tasks))
     deaths = 0
     with warnings.catch_warnings(), threads:
@@ -111,6 +120,17 @@ def _run_on_joblib(
                     raise _died("processes on this machine") from error
 
 
+def close_clusters() -> None:
+    """Leaves the clusters that earlier calls kept, and stops those that were started here.
+
+    At the end of the process this happens by itself.
+    """
+    while _dask_clients:
+        _close_dask_client(_dask_clients.popitem()[1])
+    if _CLUSTERS["ray"] in sys.modules:
+        importlib.import_module("ray").shutdown()
+
+
 def _run_on_dask(
     function: Function,
     shared: Any,
@@ -118,7 +138,7 @@ def _run_on_dask(
     num_workers: int,
     scheduler: str | None,
 ) -> Results:
-    distributed = _import("distributed", "dask")
+    distributed: Any = importlib.import_module("distributed")
     client = _dask_client(scheduler, num_workers)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
@@ -129,7 +149,7 @@ def _run_on_dask(
             for i, task in enumerate(tasks)
         }
     try:
-        for future in distributed.as_completed(list(futures)):
+        for future in distributed.as_completed(list(futures), loop=client.loop):
             try:
                 result = future.result()
             except distributed.KilledWorker as error:
@@ -140,9 +160,15 @@ def _run_on_dask(
         client.cancel([everywhere, *futures], force=True)
 
 
-@functools.cache
 def _dask_client(scheduler: str | None, num_workers: int) -> Any:
-    distributed = _import("distributed", "dask")
+    client = _dask_clients.get((scheduler, num_workers))
+    if client is None or client.status != "running":
+        client = _dask_clients[scheduler, num_workers] = _new_dask_client(scheduler, num_workers)
+    return client
+
+
+def _new_dask_client(scheduler: str | None, num_workers: int) -> Any:
+    distributed: Any = importlib.import_module("distributed")
     if scheduler is not None:
         try:
             client = distributed.Client(scheduler, set_as_default=False)
@@ -153,9 +179,15 @@ def _dask_client(scheduler: str | None, num_workers: int) -> Any:
             n_workers=num_workers, threads_per_worker=1, processes=True, dashboard_address=None
         )
         client = distributed.Client(cluster, set_as_default=False)
-        atexit.register(cluster.close)
-    atexit.register(client.close)
+    atexit.register(_close_dask_client, client)
     return client
+
+
+def _close_dask_client(client: Any) -> None:
+    cluster = client.cluster
+    client.close()
+    if cluster is not None:
+        cluster.close()
 
 
 def _run_on_ray(
@@ -165,8 +197,8 @@ def _run_on_ray(
     num_workers: int,
     scheduler: str | None,
 ) -> Results:
-    ray = _import("ray", "ray")
-    _start_ray(ray, scheduler, num_workers)
+    ray: Any = importlib.import_module("ray")
+    _start_ray(scheduler, num_workers)
     everywhere = ray.put(_Shared(function, shared))
     remote = ray.remote(num_cpus=1, max_retries=_MAX_DEATHS)(_call_shared)
     left = {remote.remote(everywhere, task): i for i, task in enumerate(tasks)}
@@ -177,7 +209,7 @@ def _run_on_ray(
                     result = ray.get(reference)
                 except ray.exceptions.RayTaskError as error:
                     raise error.cause from None
-                except ray.exceptions.RaySystemError as error:
+                except ray.exceptions.RayError as error:
                     raise _died("of the Ray cluster") from error
                 yield left.pop(reference), result
     finally:
@@ -185,11 +217,19 @@ def _run_on_ray(
             ray.cancel(reference, force=True)
 
 
-def _start_ray(ray: Any, scheduler: str | None, num_workers: int) -> None:
+def _start_ray(scheduler: str | None, num_workers: int) -> None:
+    ray: Any = importlib.import_module("ray")
     if ray.is_initialized():
         return
     if scheduler is None:
-        ray.init(num_cpus=num_workers, include_dashboard=False, log_to_driver=False)
+        # Workers on this machine import from where this process does, as loky's and Dask's do.
+        environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}}
+        ray.init(
+            num_cpus=num_workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env=environment,
+        )
         return
     try:
         ray.init(address=scheduler, log_to_driver=False)
@@ -209,21 +249,19 @@ def _call_shared(shared: _Shared, task: tuple[Any, ...]) -> Any:
     return shared.function(shared.argument, *task)
 
 
+def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
+    # Torch takes seconds to load, which not every task needs.
+    from dvrenyi_plugin._torch_threads import single_thread
+
+    return single_thread()
+
+
 def _identity(value: Any) -> Any:
     return value
 
 
 def _numbered(i: int, function: Function, shared: Any, task: tuple[Any, ...]) -> tuple[int, Any]:
     return i, function(shared, *task)
-
-
-def _import(module: str, name: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"backend {name!r} needs an optional package: pip install dvrenyi_plugin[distributed]"
-        ) from error
 
 
 def _died(which: str) -> WorkersDiedError:

@@ -22,6 +22,7 @@ from dvrenyi_plugin.audits.model_training import (
     Observations,
     train_both_worlds,
 )
+from dvrenyi_plugin.audits.observation_store import ObservationStore
 from dvrenyi_plugin.audits.report import AuditReport, DirectionReport
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.testers.bound_result import BoundResult
@@ -87,6 +88,7 @@ def audit_dp_sgd(
     noise_free_shift: float | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
     notes: Sequence[str] = (),
+    store: ObservationStore | None = None,
 ) -> DpSgdAuditResult:
     """Returns the audit of a training mechanism on one pair of neighbouring datasets.
 
@@ -102,9 +104,11 @@ def audit_dp_sgd(
       noise_free_shift: by how much the canary lowers its own loss without noise, for the report only.
       settings: recorded in the report.
       notes: sentences for the report's reader.
+      store: keeps the models as they finish, and gives those it has.
 
     Raises:
-      ValueError: the pair is not neighbouring, or observations that are not finite.
+      ValueError: the pair is not neighbouring, observations that are not finite, or a store that is damaged.
+      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
     """
     start = time.perf_counter()
     observations = train_both_worlds(
@@ -113,6 +117,7 @@ def audit_dp_sgd(
         range(config.num_models),
         config.training,
         num_canaries=config.num_canaries,
+        store=store,
     )
     trained = time.perf_counter()
     directions = run_both_directions(tester, observations, config.failure_probability)

@@ -24,6 +24,7 @@ from dvrenyi_plugin.audits.initial_weights import (
 from dvrenyi_plugin.audits.model_training import ModelTrainer
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
+from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DEFECTS
 from dvrenyi_plugin.mechanisms.dp_sgd_models import MODEL_NAMES
 
@@ -103,6 +104,7 @@ class DpSgdExperimentConfig:
         file of weights.
       engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after another;
         TensorFlow Privacy needs the extra `tensorflow`).
+      device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other engines know "cpu".
       tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
       seed: root of every random stream, >= 0.
     """
@@ -127,6 +129,7 @@ class DpSgdExperimentConfig:
     observe: str = "loss"
     initial_weights: str = "worst_case"
     engine: str = "ensemble"
+    device: str = "cpu"
     tester: str = "sequential"
     seed: int = 0
 
@@ -137,6 +140,8 @@ class DpSgdExperimentConfig:
         check_canary_name(self.canary)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
+        if self.engine != "ensemble" and self.device != "cpu":
+            raise ValueError(f"device must be cpu with engine {self.engine}, got {self.device!r}")
         check_choice("defect", self.defect, DEFECTS)
         check_choice("observe", self.observe, OBSERVATION_NAMES)
         check_choice("tester", self.tester, TESTER_NAMES)
@@ -202,7 +207,7 @@ class DpSgdExperiment:
       settings: what decided the above, for the report.
     """
 
-    mechanism: ModelTrainer
+    mechanism: DpSgdMechanism
     tester: BoundTester
     pair: NeighboringDatasets[Records]
     canary: Canary
@@ -212,6 +217,17 @@ class DpSgdExperiment:
     notes: tuple[str, ...]
     seeds: ExperimentSeeds
     settings: dict[str, Any]
+
+    def recording(self) -> tuple[ModelTrainer, int]:
+        """Returns a mechanism that trains the same models, and how many columns of it are this one's.
+
+        Where the audit sees the canary's loss alone, it gives the logits too, for a store to keep.
+        """
+        config = self.mechanism.config
+        if config.observe != "loss":
+            return self.mechanism, config.observation_width
+        mechanism_class: Any = type(self.mechanism)
+        return mechanism_class(dataclasses.replace(config, observe="loss_and_logits")), 1
 
 
 def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
@@ -253,6 +269,7 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         defect=config.defect,
         observe=_OBSERVED[config.observe],
         seed=seeds.mechanism,
+        **({"device": config.device} if config.engine == "ensemble" else {}),
     )
     privacy_property = PrivacyProperty(renyi_dp=claim.renyi)
     tester_class, tester_config_class = _load("testers", _TESTERS[config.tester])

@@ -44,6 +44,7 @@ class ModelTrainingConfig:
       models_per_task: most models that a worker trains before it reports back, >= 1.
       backend: "loky", "threading", "serial", "dask" or "ray"; see `run_tasks`.
       scheduler: address of a running Dask or Ray cluster; None starts one on this machine.
+      columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all. None: all.
       show_progress: draw a progress bar on standard error.
     """
 
@@ -51,11 +52,14 @@ class ModelTrainingConfig:
     models_per_task: int = 10
     backend: str = "loky"
     scheduler: str | None = None
+    columns: int | None = None
     show_progress: bool = False
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.num_workers, self.scheduler)
         check_int("models_per_task", self.models_per_task, at_least=1)
+        if self.columns is not None:
+            check_int("columns", self.columns, at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +132,9 @@ def train_both_worlds(
                 store.add(world, numbers, trained)
             rows[world].update(zip(numbers, trained, strict=True))
             progress.update(len(numbers))
-    without, with_canary = (np.stack([rows[world][index] for index in indices]) for world in WORLDS)
+    without, with_canary = (
+        np.stack([rows[world][index][: config.columns] for index in indices]) for world in WORLDS
+    )
     return Observations(without, with_canary)
 
 

@@ -104,6 +104,11 @@ class ObservationStore:
         """Closes the file. Everything added is in it already."""
         self._connection.close()
 
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the experiment whose models these are."""
+        return self._experiment.digest
+
     def count(self) -> int:
         """Returns the number of stored models, both worlds together."""
         with self._errors():
@@ -240,6 +245,41 @@ class ObservationStore:
             raise OSError(f"store {self.path!r} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ObservationStoreError(f"store {self.path!r} is damaged: {error}") from error
+
+
+def open_store(
+    path: str | os.PathLike[str] | None,
+    folder: str | os.PathLike[str],
+    mechanism: Any,
+    pair: Any,
+    *,
+    resume: bool = True,
+) -> ObservationStore:
+    """Returns the store of training with this mechanism on this pair, at a path of its own if none is given.
+
+    Args:
+      path: of the file. None: a file in `folder` that is named after the experiment, so that each experiment
+        finds its own models there.
+      folder: see `path`.
+      mechanism: see `ExperimentFingerprint.of`.
+      pair: (D, D + canary).
+      resume: see `ObservationStore`.
+
+    Raises:
+      ValueError: the mechanism has settings of unknown content, or the file cannot be used.
+      OSError: it cannot be read or written.
+    """
+    experiment = ExperimentFingerprint.of(mechanism, pair)
+    if path is None:
+        path = os.path.join(folder, f"observations-{experiment.digest[:12]}.sqlite")
+    config = getattr(mechanism, "config", None)
+    return ObservationStore(
+        path,
+        experiment,
+        resume=resume,
+        seed=getattr(config, "seed", None),
+        observe=getattr(config, "observe", None),
+    )
 
 
 def _blob(values: NDArray[np.float64]) -> bytes:

@@ -23,6 +23,7 @@ from dvrenyi_plugin._validation import check_int, check_real
 from dvrenyi_plugin.audits.datasets import Records
 from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester, DpSgdAuditConfig, DpSgdAuditResult
 from dvrenyi_plugin.audits.model_training import ModelTrainer, Observations, train_both_worlds
+from dvrenyi_plugin.audits.observation_store import ObservationStore
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.report import AuditReport, DirectionReport
 from dvrenyi_plugin.audits.sequential_outcome import (
@@ -88,6 +89,7 @@ def audit_dp_sgd_sequentially(
     noise_free_shift: float | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
     notes: Sequence[str] = (),
+    store: ObservationStore | None = None,
 ) -> DpSgdAuditResult:
     """Returns the audit of a training mechanism with no more models than it took to refute the claim.
 
@@ -106,10 +108,12 @@ def audit_dp_sgd_sequentially(
       noise_free_shift: by how much the canary lowers its own loss without noise, for the report only.
       settings: recorded in the report.
       notes: sentences for the report's reader.
+      store: keeps the models as they finish, and gives those it has.
 
     Raises:
       ValueError: the pair is not neighbouring, observations that are not finite, a tester that needs all samples at
-        once, or a futility_mu that keeps the claim.
+        once, a futility_mu that keeps the claim, or a store that is damaged.
+      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
 
     Source: Ville's inequality; the e-process and its proof are in `dvrenyi_plugin.bounds.growth_optimal`, the futility
     rule is `dvrenyi_plugin.audits.planner.RefutationPlan`.
@@ -137,6 +141,7 @@ def audit_dp_sgd_sequentially(
                 indices,
                 dataclasses.replace(config.training, show_progress=False),
                 num_canaries=config.num_canaries,
+                store=store,
             )
             training_seconds += time.perf_counter() - batch_start
             batches.append(batch)

@@ -46,7 +46,7 @@ def run_command(
         print(f"{name}: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
-        print(f"{name}: interrupted, nothing was written", file=sys.stderr)
+        print(f"{name}: interrupted, no report was written", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 

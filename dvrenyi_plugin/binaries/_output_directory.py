@@ -40,7 +40,7 @@ def staged_output(output_dir: str, marker: str) -> Iterator[str]:
         raise OSError(f"output_dir {output_dir!r} cannot be written: {error.strerror}") from error
     try:
         yield staging
-        if exists:
+        if os.path.isdir(target):  # It may have been made while the block ran.
             _move_files(staging, target, marker)
         else:
             os.makedirs(os.path.dirname(target), exist_ok=True)

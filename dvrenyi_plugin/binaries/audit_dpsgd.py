@@ -1,12 +1,14 @@
 """Audits the privacy claim of DP-SGD on real images, from data to verdict.
 
 Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and writes
-report.json, report.md, observations.npz and pictures into --output_dir. Exit status: 0; 1 after an
-error; with --fail_on_violation, 2 when the claim is refuted.
+report.json, report.md, observations.npz and pictures into --output_dir. Models are kept as they finish: a
+run that was interrupted goes on from them when it is started again. Exit status: 0; 1 after an error; with
+--fail_on_violation, 2 when the claim is refuted.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
@@ -82,6 +84,7 @@ def define_flags() -> flags.FlagValues:
         "ensemble",
         "ensemble (many models at once), opacus or tf_privacy (one after another)",
     )
+    text("device", "cpu", "where the ensemble trains: cpu, cuda, cuda:1 and so on")
     text(
         "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
     )
@@ -99,6 +102,23 @@ def define_flags() -> flags.FlagValues:
         " unset: never",
     )
     whole("num_workers", 2, "worker processes; the result does not depend on it")
+    text("backend", "loky", "loky (processes), threading, serial, or a cluster: dask or ray")
+    text(
+        "scheduler",
+        None,
+        "address of a running cluster, such as tcp://host:8786 (dask) or auto (ray); unset: one is started here",
+    )
+    text(
+        "store",
+        None,
+        "file that keeps the trained models; unset: one in output_dir that is named after the experiment",
+    )
+    flags.DEFINE_bool(
+        "resume",
+        True,
+        "use the models in the store; if not, they are trained again and compared with it",
+        flag_values=values,
+    )
     whole("seed", 0, "root of every random stream")
     text("output_dir", None, "folder for the report; required")
     flags.DEFINE_bool(
@@ -133,6 +153,7 @@ def _audit(values: flags.FlagValues) -> int:
             build_dp_sgd_experiment,
         )
         from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
+        from dvrenyi_plugin.audits.observation_store import open_store
         from dvrenyi_plugin.audits.report_files import write_report_files
         from dvrenyi_plugin.audits.sequential_audit import (
             SequentialAuditConfig,
@@ -147,7 +168,14 @@ def _audit(values: flags.FlagValues) -> int:
         audit_config = DpSgdAuditConfig(
             num_models=values.num_models,
             failure_probability=values.failure_probability,
-            training=ModelTrainingConfig(num_workers=values.num_workers, show_progress=True),
+            training=ModelTrainingConfig(
+                num_workers=values.num_workers,
+                # What trains one model after another has nothing to win from reporting back late.
+                models_per_task=10 if values.engine == "ensemble" else 1,
+                backend=values.backend,
+                scheduler=values.scheduler,
+                show_progress=True,
+            ),
             num_canaries=values.num_canaries,
             seed=values.seed,
         )
@@ -173,6 +201,7 @@ def _audit(values: flags.FlagValues) -> int:
                 observe=values.observe,
                 initial_weights=values.initial_weights,
                 engine=values.engine,
+                device=values.device,
                 tester=values.tester,
                 seed=values.seed,
             )
@@ -182,21 +211,37 @@ def _audit(values: flags.FlagValues) -> int:
             if values.sequential
             else audit_dp_sgd
         )
-        result = audit(
-            experiment.mechanism,
-            experiment.tester,
-            experiment.pair,
-            audit_config,
-            claimed_mu=experiment.claimed_mu,
-            noise_free_shift=experiment.noise_free_shift,
-            settings=experiment.settings,
-            notes=experiment.notes,
-        )
+        mechanism, columns = experiment.recording()
+        training = dataclasses.replace(audit_config.training, columns=columns)
+        with open_store(
+            values.store, values.output_dir, mechanism, experiment.pair, resume=values.resume
+        ) as store:
+            if store.count() and values.resume:
+                _say(f"{store.count()} models of this experiment were kept in {store.path}")
+            try:
+                result = audit(
+                    mechanism,
+                    experiment.tester,
+                    experiment.pair,
+                    dataclasses.replace(audit_config, training=training),
+                    claimed_mu=experiment.claimed_mu,
+                    noise_free_shift=experiment.noise_free_shift,
+                    settings={**experiment.settings, "fingerprint": store.fingerprint},
+                    notes=experiment.notes,
+                    store=store,
+                )
+            except KeyboardInterrupt:
+                _say(f"{store.count()} models are kept in {store.path}; the same command goes on")
+                raise
         write_report_files(result, staging)
     print(result.report.summary())
     print(f"report                   {values.output_dir}/report.md")
     refuted = result.report.refuted
     return EXIT_REFUTED if refuted and values.fail_on_violation else EXIT_OK
+
+
+def _say(message: str) -> None:
+    print(f"{_NAME}: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":
