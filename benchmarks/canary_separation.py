@@ -5,11 +5,13 @@ shift of the loss between two models trained without noise, which has no samplin
 A claim of mu-Gaussian DP allows d-prime = mu.
 
     python benchmarks/canary_separation.py --num_models=200 --models=mlp --canaries=blank --mus=1,2
+    python benchmarks/canary_separation.py --models=mlp,cnn --canaries=blank --mus=1 --observe=loss,white_box
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 
 from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
@@ -24,25 +26,35 @@ def main() -> None:
     parser.add_argument("--canaries", default="blank,clipbkd,mislabelled,random")
     parser.add_argument("--mus", default="1,2")
     parser.add_argument("--seeds", default="0")
+    parser.add_argument("--observe", default="loss")
     parser.add_argument("--canary_label", type=int)
+    parser.add_argument("--num_records", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--num_models", type=int, default=200)
     parser.add_argument("--num_workers", type=int, default=2)
     options = parser.parse_args()
     print(
-        "model     canary       label  gradient norm  mu  seed  measured        noise-free  seconds"
+        "model     canary       label  gradient norm  mu  seed  observed   measured        noise-free  seconds"
     )
-    for model in options.models.split(","):
-        for canary in options.canaries.split(","):
-            for mu in map(float, options.mus.split(",")):
-                for seed in map(int, options.seeds.split(",")):
-                    config = DpSgdExperimentConfig(
-                        model=model,
-                        canary=canary,
-                        canary_label=options.canary_label,
-                        mu=mu,
-                        seed=seed,
-                    )
-                    print_row(config, options.num_models, options.num_workers)
+    settings = itertools.product(
+        options.models.split(","),
+        options.canaries.split(","),
+        map(float, options.mus.split(",")),
+        map(int, options.seeds.split(",")),
+        options.observe.split(","),
+    )
+    for model, canary, mu, seed, observe in settings:
+        config = DpSgdExperimentConfig(
+            model=model,
+            canary=canary,
+            canary_label=options.canary_label,
+            num_records=options.num_records,
+            steps=options.steps,
+            mu=mu,
+            observe=observe,
+            seed=seed,
+        )
+        print_row(config, options.num_models, options.num_workers)
 
 
 def print_row(config: DpSgdExperimentConfig, num_models: int, num_workers: int) -> None:
@@ -59,7 +71,7 @@ def print_row(config: DpSgdExperimentConfig, num_models: int, num_workers: int) 
     separation = Separation.of(without, with_canary)
     print(
         f"{config.model:<9} {config.canary:<12} {experiment.canary.label:<6}"
-        f" {experiment.canary.initial_gradient_norm:<14.3g} {config.mu:<3g} {config.seed:<5}"
+        f" {experiment.canary.initial_gradient_norm:<14.3g} {config.mu:<3g} {config.seed:<5} {config.observe:<10}"
         f" {separation.d_prime:.3f} +- {separation.standard_error:.3f}"
         f"  {experiment.noise_free_shift / separation.standard_deviation:<11.3f} {time.perf_counter() - start:.0f}",
         flush=True,
