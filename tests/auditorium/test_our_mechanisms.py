@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from dp_auditorium import privacy_test_runner
 from dp_auditorium.configs import (
     privacy_property,
@@ -180,6 +181,11 @@ class Recorded:
 def case(request: pytest.FixtureRequest) -> Case:
     made: Case = request.param()
     return dataclasses.replace(made, mechanism=Recorded(made.mechanism))
+
+
+@pytest.fixture(autouse=True)
+def _seed_of_their_networks() -> None:
+    tf.keras.utils.set_random_seed(0)
 
 
 def approximate_dp(epsilon: float) -> privacy_property.ApproximateDp:
