@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# TensorFlow Privacy needs an older numpy than the rest.
+TENSORFLOW_VENV ?= .venv-tensorflow
 OUTPUT ?= audit_report
 FLAGS ?=
 # One thread a process: the audits and tests are parallel over processes.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: audit test test-auditorium lint bench clean
+.PHONY: audit test test-auditorium test-tensorflow lint bench clean
 
 $(VENV)/.installed: requirements/base.txt requirements/test.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +29,16 @@ test: $(VENV)/.installed
 test-auditorium: $(if $(AUDITORIUM_PYTHON),,$(VENV)/.installed)
 	$(or $(AUDITORIUM_PYTHON),$(BIN)/python) -m pytest tests/auditorium -q
 
+$(TENSORFLOW_VENV)/.installed: requirements/tensorflow.txt setup.py pyproject.toml
+	$(PYTHON) -m venv $(TENSORFLOW_VENV)
+	$(TENSORFLOW_VENV)/bin/pip install --quiet -r requirements/tensorflow.txt
+	$(TENSORFLOW_VENV)/bin/pip install --quiet --no-deps --editable .
+	touch $@
+
+## test-tensorflow: tests with TensorFlow Privacy, in an environment of their own
+test-tensorflow: $(TENSORFLOW_VENV)/.installed
+	$(TENSORFLOW_VENV)/bin/python -m pytest tests/tensorflow
+
 ## lint: formatter, linter and types
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
@@ -38,4 +50,4 @@ bench: $(VENV)/.installed
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(OUTPUT) build *.egg-info
+	rm -rf $(VENV) $(TENSORFLOW_VENV) $(OUTPUT) build *.egg-info

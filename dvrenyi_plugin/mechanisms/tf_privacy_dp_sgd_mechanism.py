@@ -175,6 +175,8 @@ class _Trainer:
             num_microbatches=None,  # one a record
             learning_rate=lambda: self._learning_rate,
         )
+        # A function that makes variables when it is traced must be traced twice.
+        optimizer._create_all_weights(variables)
 
         def step(features: Any, labels: Any, mask: Any, seeds: Any) -> None:
             with tf.GradientTape() as tape:

@@ -285,18 +285,18 @@ def test_noise_that_no_seed_decides_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def test_accountant_agrees_with_tensorflow_privacys_and_bounds_the_exact_epsilon() -> None:
     trained = build("loop", num_steps=50, noise_multiplier=4.0)
-    # Whole epochs of one full batch each.
+    # Whole epochs of one full batch each. It searches other orders: hence the tolerance.
     theirs, _ = tensorflow_privacy.compute_dp_sgd_privacy(
         n=10, batch_size=10, noise_multiplier=4.0, epochs=50, delta=1e-5
     )
-    assert trained.accountant_epsilon(1e-5) == pytest.approx(theirs, rel=1e-6)
+    assert trained.accountant_epsilon(1e-5) == pytest.approx(theirs, rel=5e-3)
     exact = dp_sgd_epsilon(1e-5, 50, 4.0)
     assert exact <= trained.accountant_epsilon(1e-5) <= 1.2 * exact
     sampled = build("loop", num_steps=50, noise_multiplier=1.0, sample_rate=0.1)
     theirs, _ = tensorflow_privacy.compute_dp_sgd_privacy(
         n=100, batch_size=10, noise_multiplier=1.0, epochs=5, delta=1e-5
     )
-    assert sampled.accountant_epsilon(1e-5) == pytest.approx(theirs, rel=1e-6)
+    assert sampled.accountant_epsilon(1e-5) == pytest.approx(theirs, rel=5e-3)
 
 
 def test_bad_settings_are_refused_at_the_door() -> None:
