@@ -103,14 +103,15 @@ class NoisyMaxMechanism:
         rng = self._streams.next_generator()
         shape = (num_samples, counts.size)
         noise = rng.gumbel(size=shape) if self.config.noise == GUMBEL else rng.laplace(size=shape)
-        winners = np.argmax(counts / self._noise_scale + noise, axis=1)
-        return winners[:, np.newaxis].astype(np.float64)
+        winners = np.argmax(counts / self._actual_scale + noise, axis=1)
+        return np.asarray(winners[:, np.newaxis], dtype=np.float64)
 
     def winner_law(self, dataset: Any) -> NDArray[np.float64]:
         """Returns each candidate's log probability of being released, shape (num_candidates,), as really drawn."""
-        scores = self._counts(dataset) / self._noise_scale
+        scores = self._counts(dataset) / self._actual_scale
         if self.config.noise == GUMBEL:
-            return np.asarray(log_softmax(scores))
+            law: NDArray[np.float64] = log_softmax(scores)
+            return law
         return np.asarray(np.log(_laplace_winner_probabilities(scores)))
 
     def exact_renyi_divergence(self, dataset1: Any, dataset2: Any, alpha: float) -> float:
@@ -118,7 +119,7 @@ class NoisyMaxMechanism:
         return renyi_from_log_masses(alpha, self.winner_law(dataset1), self.winner_law(dataset2))
 
     @property
-    def _noise_scale(self) -> float:
+    def _actual_scale(self) -> float:
         return self.config.noise_scale * 2.0 / self.config.epsilon
 
     def _counts(self, dataset: Any) -> NDArray[np.float64]:

@@ -1,0 +1,258 @@
+"""A comparison as tables: the same ones in CSV, Markdown and HTML."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterable, Sequence
+
+from dvrenyi_plugin.audits.comparison import Comparison
+from dvrenyi_plugin.audits.comparison_summary import (
+    CellSummary,
+    head_to_head,
+    scale_of,
+    summarise,
+    tester_totals,
+    undetected,
+)
+from dvrenyi_plugin.audits.registry import RENYI, find_tester
+
+OUR_FAMILY = "dvrenyi_plugin"
+_REFERENCE = "sequential"
+_NONE = "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table to be shown.
+
+    Attributes:
+      title: heading.
+      note: what its numbers mean.
+      header: names of the columns.
+      rows: cells as text.
+    """
+
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """Returns the totals, the comparisons with other Rényi testers, and every cell."""
+    return [
+        _totals_table(comparison),
+        *_head_to_head_tables(comparison),
+        _cells_table(summarise(comparison)),
+    ]
+
+
+def verdict_lines(comparison: Comparison) -> list[str]:
+    """Returns what the comparison shows about this package's testers, one sentence each."""
+    ours = [name for name in comparison.testers if find_tester(name).family == OUR_FAMILY]
+    lines = []
+    for total in tester_totals(comparison):
+        if total.tester in ours and total.honest_audits:
+            lines.append(
+                f"`{total.tester}` refuted {total.false_alarms} of {total.honest_audits} honest claims"
+                f" (stated: at most {comparison.config.failure_probability:g} of them) and"
+                f" {total.detections} of {total.broken_audits} broken ones; {total.invalid} invalid answers."
+            )
+    if ours and "broken" in comparison.config.variants:
+        missed = undetected(comparison, ours)
+        lines.append(
+            "Every broken mechanism is refuted by one of this package's testers in most audits at its largest sample"
+            " size."
+            if not missed
+            else "Broken mechanisms that none of this package's testers refuted in most audits at their largest sample"
+            f" size: {', '.join(missed)}."
+        )
+    for other in _other_renyi_testers(comparison):
+        pairs = head_to_head(comparison, _REFERENCE, other)
+        if not pairs:
+            continue
+        behind = [pair for pair in pairs if not pair.ours_at_least_as_large]
+        invalid = sum(pair.theirs_invalid > 0.0 for pair in pairs)
+        # Not a number counts as "no bound" here: the comparison with it is False.
+        negative = sum(pair.theirs <= 0.0 for pair in pairs)
+        lines.append(
+            f"Against `{other}` on the same samples: `{_REFERENCE}`'s median bound is at least as large in"
+            f" {len(pairs) - len(behind)} of {len(pairs)} cells; `{other}` returns NaN in {invalid} cells and a median"
+            f" of 0 or below in {negative}."
+            + (
+                " Smaller in: "
+                + "; ".join(f"{p.mechanism} {p.variant} n={p.num_samples}" for p in behind)
+                + "."
+                if behind
+                else ""
+            )
+        )
+    if comparison.num_missing:
+        lines.append(f"{comparison.num_missing} planned cells have not been run yet.")
+    return lines
+
+
+def to_csv(comparison: Comparison) -> str:
+    """Returns one line a (mechanism, sample size, tester), empty where nothing is known."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [field.name for field in dataclasses.fields(CellSummary)]
+    writer.writerow(names)
+    for summary in summarise(comparison):
+        writer.writerow([_csv_cell(getattr(summary, name)) for name in names])
+    return text.getvalue()
+
+
+def to_markdown(comparison: Comparison, title: str) -> str:
+    """Returns the whole comparison as one document."""
+    lines = [f"# {title}", "", *settings_lines(comparison), ""]
+    lines += ["## What it shows", "", *(f"- {line}" for line in verdict_lines(comparison)), ""]
+    for table in comparison_tables(comparison):
+        lines += [f"## {table.title}", "", table.note, "", *_markdown_table(table), ""]
+    return "\n".join(lines)
+
+
+def settings_lines(comparison: Comparison) -> list[str]:
+    """Returns how the comparison was made, a sentence each."""
+    config = comparison.config
+    versions = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
+    return [
+        f"Seed {config.seed}; {config.repeats} audits a cell ({config.slow_repeats} of slow testers, fewer where a pool"
+        f" of samples is exhausted); failure probability {config.failure_probability:g} of an audit, half of it for each"
+        " direction. All testers of a cell get the same samples.",
+        f"Versions: {versions}.",
+    ]
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Returns a number as text, "-" for None."""
+    return _NONE if value is None else f"{value:.{digits}f}"
+
+
+def _totals_table(comparison: Comparison) -> Table:
+    rows = []
+    for total in tester_totals(comparison):
+        registered = find_tester(total.tester)
+        rows.append(
+            (
+                total.tester,
+                registered.family,
+                scale_of(total.tester),
+                _share(total.detections, total.broken_audits),
+                _share(total.false_alarms, total.honest_audits),
+                f"{total.p_value:.3g}" if total.honest_audits else _NONE,
+                str(total.invalid),
+                "yes" if total.holds else "no",
+            )
+        )
+    return Table(
+        "Testers over all cells",
+        "Refuted of broken is the power, refuted of honest the false alarms. p-value: probability of as many false alarms"
+        " or more if each audit had exactly the stated failure probability. The last column says whether the method"
+        " states a failure probability that is meant to hold.",
+        (
+            "tester",
+            "family",
+            "bounds",
+            "refuted of broken",
+            "refuted of honest",
+            "p-value",
+            "invalid (NaN)",
+            "holds",
+        ),
+        tuple(rows),
+    )
+
+
+def _head_to_head_tables(comparison: Comparison) -> Iterable[Table]:
+    for other in _other_renyi_testers(comparison):
+        pairs = head_to_head(comparison, _REFERENCE, other)
+        if not pairs:
+            continue
+        yield Table(
+            f"{_REFERENCE} against {other}",
+            "Median lower bounds on D_alpha from the same samples (larger direction of each audit).",
+            ("mechanism", "variant", "samples", _REFERENCE, other, f"{other} NaN"),
+            tuple(
+                (
+                    pair.mechanism,
+                    pair.variant,
+                    str(pair.num_samples),
+                    number(pair.ours, 3),
+                    number(pair.theirs, 3),
+                    number(pair.theirs_invalid),
+                )
+                for pair in pairs
+            ),
+        )
+
+
+def _cells_table(summaries: Sequence[CellSummary]) -> Table:
+    return Table(
+        "Every cell",
+        "power: share of audits that refuted the broken mechanism. false: the same of the honest one. fraction: median bound over"
+        " the true value, where that is known. nothing: share of audits whose bound is 0 or below. invalid: share with"
+        " NaN. seconds: median of an audit, both directions.",
+        (
+            "mechanism",
+            "samples",
+            "tester",
+            "power",
+            "false",
+            "audits",
+            "fraction broken",
+            "fraction honest",
+            "nothing",
+            "invalid",
+            "seconds",
+            "status",
+        ),
+        tuple(
+            (
+                s.mechanism,
+                str(s.num_samples),
+                s.tester,
+                number(s.power),
+                number(s.false_alarms),
+                f"{s.broken_repeats} + {s.honest_repeats}",
+                number(s.fraction_broken),
+                number(s.fraction_honest),
+                number(s.nothing_certified),
+                number(s.invalid),
+                number(s.seconds),
+                s.status,
+            )
+            for s in summaries
+        ),
+    )
+
+
+def _other_renyi_testers(comparison: Comparison) -> list[str]:
+    if _REFERENCE not in comparison.testers:
+        return []
+    return [
+        name
+        for name in comparison.testers
+        if find_tester(name).family != OUR_FAMILY
+        and find_tester(name).scale == RENYI
+        and find_tester(name).holds
+    ]
+
+
+def _markdown_table(table: Table) -> list[str]:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return [line(table.header), line(["---"] * len(table.header)), *map(line, table.rows)]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole}" if whole else _NONE
+
+
+def _csv_cell(value: object) -> object:
+    if value is None:
+        return ""
+    return round(value, 6) if isinstance(value, float) else value

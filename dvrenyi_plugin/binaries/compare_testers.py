@@ -1,0 +1,168 @@
+"""Compares property testers side by side: every tester on every mechanism, honest and broken.
+
+Writes comparison.csv, .md, .html and .json into --output_dir, and a row a cell into rows.jsonl as soon as it ends: run the same
+command again to go on after an interruption. DP-Auditorium's testers are included where it is installed. Add your own mechanisms
+and testers with --extra_module=path.py. Exit status: 0; 1 after an error; 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from dvrenyi_plugin.binaries._command import EXIT_INTERRUPTED, EXIT_OK, run_command
+
+_NAME = "compare_testers"
+_DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
+_QUICK_SIZES, _QUICK_REPEATS = (200, 800), 5
+
+
+def define_flags() -> flags.FlagValues:
+    """Returns the program's flags, at their defaults."""
+    values = flags.FlagValues()  # type: ignore[no-untyped-call]
+
+    def whole(name: str, default: int | None, meaning: str) -> None:
+        flags.DEFINE_integer(name, default, meaning, flag_values=values)
+
+    def names(name: str, default: list[str], meaning: str) -> None:
+        flags.DEFINE_list(name, default, meaning, flag_values=values)
+
+    def switch(name: str, default: bool, meaning: str) -> None:
+        flags.DEFINE_bool(name, default, meaning, flag_values=values)
+
+    names("mechanisms", [], "which mechanisms, commas between; unset: all")
+    names("testers", [], "which testers, commas between; unset: all")
+    names("variants", ["honest", "broken"], "honest, broken or both")
+    names("sample_sizes", [], "samples of each law, commas between; unset: 250, 1000, 4000")
+    whole("repeats", None, "audits a cell; unset: 20")
+    whole("slow_repeats", None, "audits a cell of a slow (neural) tester; unset: 4")
+    flags.DEFINE_float(
+        "failure_probability", 0.05, "of one audit, both directions", flag_values=values
+    )
+    whole("seed", 0, "root of every random stream")
+    whole("num_workers", 2, "processes; the result does not depend on it")
+    flags.DEFINE_float(
+        "timeout_s", 300.0, "seconds after which a cell is given up", flag_values=values
+    )
+    flags.DEFINE_float(
+        "time_limit_s",
+        None,
+        "seconds after which nothing new is started; run again to go on",
+        flag_values=values,
+    )
+    switch("quick", False, "a small comparison of the fast testers, minutes at most")
+    switch("dp_auditorium", True, "include DP-Auditorium's testers where it is installed")
+    switch("retry_failed", False, "run cells again that ended without a result")
+    flags.DEFINE_multi_string(
+        "extra_module",
+        [],
+        "a .py file that registers mechanisms or testers; may be given more than once",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "output_dir", None, "folder for rows and reports; required", flag_values=values
+    )
+    return values
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program and returns its exit status.
+
+    Args:
+      argv: program name and flags, as in sys.argv.
+    """
+    return run_command(_NAME, __doc__ or "", define_flags(), _compare, argv)
+
+
+def run() -> None:
+    """Entry point of the console script: runs on sys.argv and exits."""
+    sys.exit(main(sys.argv))
+
+
+def _compare(values: flags.FlagValues) -> int:
+    from dvrenyi_plugin.audits.comparison import ComparisonConfig, run_comparison
+    from dvrenyi_plugin.audits.comparison_files import write_comparison_files
+    from dvrenyi_plugin.audits.comparison_tables import verdict_lines
+
+    modules = list(values.extra_module)
+    if values.dp_auditorium and importlib.util.find_spec("dp_auditorium") is not None:
+        modules.insert(0, _DP_AUDITORIUM_MODULE)
+    config = ComparisonConfig(
+        output_dir=values.output_dir or "",
+        variants=tuple(values.variants),
+        failure_probability=values.failure_probability,
+        seed=values.seed,
+        num_workers=values.num_workers,
+        timeout_s=values.timeout_s,
+        time_limit_s=values.time_limit_s,
+        retry_failed=values.retry_failed,
+        modules=tuple(modules),
+        **_scope(values, modules),
+    )
+    try:
+        comparison = run_comparison(config, on_progress=_report)
+    except KeyboardInterrupt:
+        print(
+            f"{_NAME}: interrupted; finished cells are kept, run the same command to go on",
+            file=sys.stderr,
+        )
+        return EXIT_INTERRUPTED
+    write_comparison_files(comparison, config.output_dir)
+    print("\n".join(verdict_lines(comparison)))
+    print(f"page  {config.output_dir}/comparison.html")
+    return EXIT_OK
+
+
+def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
+    """Returns what is compared and how often: as the flags say, and where they say nothing, by --quick."""
+    from dvrenyi_plugin.audits.registry import (
+        BUILT_IN_MODULES,
+        find_mechanism,
+        find_tester,
+        load_modules,
+        mechanism_names,
+        tester_names,
+    )
+
+    load_modules((*BUILT_IN_MODULES, *modules))
+    scope: dict[str, Any] = {
+        "mechanisms": tuple(values.mechanisms),
+        "testers": tuple(values.testers),
+        "sample_sizes": tuple(_whole_number(size) for size in values.sample_sizes),
+        "repeats": values.repeats,
+        "slow_repeats": values.slow_repeats,
+    }
+    if values.quick:
+        quick = {
+            "mechanisms": tuple(n for n in mechanism_names() if find_mechanism(n).quick),
+            "testers": tuple(n for n in tester_names() if find_tester(n).quick),
+            "sample_sizes": _QUICK_SIZES,
+            "repeats": _QUICK_REPEATS,
+        }
+        scope |= {name: value for name, value in quick.items() if scope[name] in ((), None)}
+    return {name: value for name, value in scope.items() if value not in ((), None)}
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"sample_sizes must be whole numbers, got {text!r}") from None
+
+
+def _report(done: int, planned: int, result: Any) -> None:
+    key = result.key
+    state = result.status if not result.message else f"{result.status}: {result.message}"
+    print(
+        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {state}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    run()
