@@ -192,6 +192,7 @@ SCRIPT = """
 
     store = ObservationStore({path!r}, ExperimentFingerprint.of(Trainer(), PAIR))
     if os.environ.get("KILL_BEFORE_COMMIT"):
+        store.rows(0, range(1))  # Makes the file.
         store._connection.execute("PRAGMA cache_size = 1")  # Changes reach the file before they are committed.
         store._connection = KilledBeforeCommit(store._connection)
     train_both_worlds(Trainer(), PAIR, range(20), ModelTrainingConfig(models_per_task=3), store=store)
@@ -246,6 +247,14 @@ def test_two_processes_at_once_leave_every_model_exactly_once(path, trainer_proc
     expected = train_both_worlds(trainer, KILLED_PAIR, range(20), SERIAL)
     for rows, world in zip(stored, (expected.without, expected.with_canary), strict=True):
         assert np.stack([rows[number] for number in range(20)]).tobytes() == world.tobytes()
+
+
+def test_nothing_is_made_before_models_are_asked_for(path):
+    with ObservationStore(path, EXPERIMENT) as store:
+        assert store.count() == 0
+        assert not path.parent.exists()
+        assert store.rows(0, range(3)) == {}
+        assert path.exists()
 
 
 def test_two_writers_in_turn_see_each_other(path):
@@ -381,7 +390,7 @@ def test_paths_that_cannot_be_written_are_errors_of_the_system(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "below", "/proc/nowhere/models.sqlite"):
         with pytest.raises(OSError, match=r"store .* cannot be"):
-            ObservationStore(path, EXPERIMENT)
+            ObservationStore(path, EXPERIMENT).rows(0, range(1))
     assert os.listdir(tmp_path) == ["file"]
 
 

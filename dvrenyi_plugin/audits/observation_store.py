@@ -62,7 +62,7 @@ class ObservationStore:
         seed: int | None = None,
         observe: str | None = None,
     ) -> None:
-        """Opens the file, or makes it if there is none.
+        """Opens the file. If there is none, it is made when models are first asked for or added.
 
         Args:
           path: of the SQLite file; missing folders are made.
@@ -82,17 +82,9 @@ class ObservationStore:
         self._resume = resume
         self._seed = None if seed is None else str(seed)
         self._observe = observe
-        if not os.path.lexists(self.path):
-            _create(self.path, experiment)
-        _check_header(self.path)
-        with self._errors():
-            self._connection = _connect(self.path)
-        try:
-            with self._errors():
-                self._check()
-        except BaseException:
-            self.close()
-            raise
+        self._connection: sqlite3.Connection | None = None
+        if os.path.lexists(self.path):
+            self._open()
 
     def __enter__(self) -> ObservationStore:
         return self
@@ -102,7 +94,8 @@ class ObservationStore:
 
     def close(self) -> None:
         """Closes the file. Everything added is in it already."""
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
 
     @property
     def fingerprint(self) -> str:
@@ -111,6 +104,8 @@ class ObservationStore:
 
     def count(self) -> int:
         """Returns the number of stored models, both worlds together."""
+        if self._connection is None:
+            return 0
         with self._errors():
             return int(self._connection.execute("SELECT count(*) FROM models").fetchone()[0])
 
@@ -126,10 +121,11 @@ class ObservationStore:
         Raises:
           ObservationStoreError: a row is damaged.
         """
+        connection = self._open()
         if not self._resume or not numbers:
             return {}
         with self._errors():
-            stored = self._connection.execute(
+            stored = connection.execute(
                 "SELECT number, seed, loss, logits, observation, digest FROM models"
                 " WHERE world = ? AND number BETWEEN ? AND ?",
                 (world, numbers[0], numbers[-1]),
@@ -161,13 +157,14 @@ class ObservationStore:
             loss, logits = self._loss_and_logits(observation)
             columns = (self._seed, loss, logits, _blob(observation))
             rows.append((world, number, *columns, self._digest(world, number, *columns)))
-        with self._errors(), self._transaction():
+        connection = self._open()
+        with self._errors(), _transaction(connection):
             for row in rows:
-                stored = self._connection.execute(
+                stored = connection.execute(
                     "SELECT observation FROM models WHERE world = ? AND number = ?", row[:2]
                 ).fetchone()
                 if stored is None:
-                    self._connection.execute("INSERT INTO models VALUES (?,?,?,?,?,?,?)", row)
+                    connection.execute("INSERT INTO models VALUES (?,?,?,?,?,?,?)", row)
                 elif stored[0] != row[5]:
                     raise ObservationStoreError(
                         f"store {self.path!r} holds another result for model {row[1]} of world {world} than"
@@ -175,20 +172,27 @@ class ObservationStore:
                         " differently"
                     )
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        # The right to write is taken before reading: otherwise two processes could both find a row missing.
-        self._connection.execute("BEGIN IMMEDIATE")
+    def _open(self) -> sqlite3.Connection:
+        """Returns the connection; opens, makes and checks the file at the first call."""
+        if self._connection is not None:
+            return self._connection
+        if not os.path.lexists(self.path):
+            _create(self.path, self._experiment)
+        _check_header(self.path)
+        with self._errors():
+            connection = _connect(self.path)
         try:
-            yield
+            with self._errors():
+                self._check(connection)
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            connection.close()
             raise
-        self._connection.execute("COMMIT")
+        self._connection = connection
+        return connection
 
-    def _check(self) -> None:
-        application = self._connection.execute("PRAGMA application_id").fetchone()[0]
-        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+    def _check(self, connection: sqlite3.Connection) -> None:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION_ID:
             raise ObservationStoreError(
                 f"store {self.path!r} must be an observation store, got another program's SQLite file"
@@ -199,14 +203,12 @@ class ObservationStore:
                 f"store {self.path!r} was written by {age} version of this program (layout {version}; this one"
                 f" reads layout {SCHEMA_VERSION}): name another file"
             )
-        problem = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise ObservationStoreError(
                 f"store {self.path!r} is damaged: {' '.join(problem.split())}"
             )
-        stored = self._connection.execute(
-            "SELECT fingerprint, description FROM experiment"
-        ).fetchall()
+        stored = connection.execute("SELECT fingerprint, description FROM experiment").fetchall()
         if len(stored) != 1 or ExperimentFingerprint(stored[0][1]).digest != stored[0][0]:
             raise ObservationStoreError(
                 f"store {self.path!r} is damaged: it does not say which experiment it belongs to"
@@ -322,6 +324,18 @@ def _check_header(path: str) -> None:
         raise ObservationStoreError(
             f"store {path!r} must be an observation store, got a file that is not SQLite's or is cut short"
         )
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    # The right to write is taken before reading: otherwise two processes could both find a row missing.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
 
 
 def _connect(path: str) -> sqlite3.Connection:
