@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import platform
@@ -177,6 +178,9 @@ def run_comparison(
         or (config.retry_failed and store.rows[key].status not in (OK, NOT_APPLICABLE))
     ]
 
+    # Fast testers first: a run that is cut short shows most of the picture.
+    missing.sort(key=lambda cell: find_tester(cell[0].tester).slow)
+
     def may_start() -> bool:
         limit = config.time_limit_s
         return limit is None or time.monotonic() - started < limit
@@ -261,6 +265,7 @@ def _in_processes(
         tasks,
         num_workers=config.num_workers,
         timeout_s=config.timeout_s,
+        prepare=functools.partial(load_modules, config.all_modules),
         log_path=os.path.abspath(os.path.join(config.output_dir, _LOG)),
         may_start=may_start,
     )

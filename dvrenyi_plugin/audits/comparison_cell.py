@@ -21,7 +21,7 @@ from dvrenyi_plugin.audits.registry import (
     find_mechanism,
     find_tester,
     load_modules,
-    tester_task,
+    make_tester_task,
 )
 from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
 
@@ -210,7 +210,7 @@ def _run_cell(task: CellTask) -> CellResult:
     claim: float | None = None
     for repeat, (samples1, samples2) in enumerate(source.pairs()):
         seed = _seed(task.seed, f"tester {key.tester}", repeat)
-        problem = tester_task(
+        problem = make_tester_task(
             source.subject, key.num_samples, samples1.shape[1], output_range, seed
         )
         claim = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from dvrenyi_plugin.audits.comparison import Comparison
 from dvrenyi_plugin.audits.comparison_page import to_html
-from dvrenyi_plugin.audits.comparison_summary import head_to_head, summarise, tester_totals
+from dvrenyi_plugin.audits.comparison_summary import head_to_head, summarise, totals_by_tester
 from dvrenyi_plugin.audits.comparison_tables import to_csv, to_markdown, verdict_lines
 from dvrenyi_plugin.audits.runner_state import write_atomically
 
@@ -45,7 +45,7 @@ def to_json(comparison: Comparison) -> str:
         "testers": comparison.testers,
         "num_missing": comparison.num_missing,
         "verdicts": verdict_lines(comparison),
-        "totals": [dataclasses.asdict(total) for total in tester_totals(comparison)],
+        "totals": [dataclasses.asdict(total) for total in totals_by_tester(comparison)],
         "summaries": [dataclasses.asdict(summary) for summary in summarise(comparison)],
         "head_to_head": {
             other: [

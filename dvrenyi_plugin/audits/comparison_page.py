@@ -48,7 +48,8 @@ def to_html(comparison: Comparison, title: str) -> str:
         "</ul>",
         *_heat_map(comparison, summaries),
         "<h2>Power by sample size</h2>",
-        '<p class="note">Share of audits that refute the broken mechanism; dashed: the stated failure probability.</p>',
+        '<p class="note">Share of audits that refute the broken mechanism, by samples of each law; dashed: the stated failure'
+        " probability. Curves on top of each other show as markers inside each other.</p>",
         _power_curves(comparison, summaries),
     ]
     for table in comparison_tables(comparison):
@@ -142,13 +143,13 @@ def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> s
                     [power for _, power in points],
                     color=_COLOURS[index % len(_COLOURS)],
                     marker=_MARKERS[index % len(_MARKERS)],
-                    markersize=4,
+                    # Smaller and smaller, so that equal values do not hide each other.
+                    markersize=max(2.5, 11.0 - 1.2 * index),
                     linewidth=1.3,
                     label=tester,
                 )
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=9)
-        figure.supxlabel("samples of each law", fontsize=9)
         figure.supylabel("power", fontsize=9)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})

@@ -115,7 +115,7 @@ def summarise(comparison: Comparison) -> list[CellSummary]:
     ]
 
 
-def tester_totals(comparison: Comparison) -> list[TesterTotal]:
+def totals_by_tester(comparison: Comparison) -> list[TesterTotal]:
     """Returns every tester's false alarms and detections over all cells."""
     totals = []
     for tester in comparison.testers:

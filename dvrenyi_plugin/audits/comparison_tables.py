@@ -13,7 +13,7 @@ from dvrenyi_plugin.audits.comparison_summary import (
     head_to_head,
     scale_of,
     summarise,
-    tester_totals,
+    totals_by_tester,
     undetected,
 )
 from dvrenyi_plugin.audits.registry import RENYI, find_tester
@@ -53,7 +53,7 @@ def verdict_lines(comparison: Comparison) -> list[str]:
     """Returns what the comparison shows about this package's testers, one sentence each."""
     ours = [name for name in comparison.testers if find_tester(name).family == OUR_FAMILY]
     lines = []
-    for total in tester_totals(comparison):
+    for total in totals_by_tester(comparison):
         if total.tester in ours and total.honest_audits:
             lines.append(
                 f"`{total.tester}` refuted {total.false_alarms} of {total.honest_audits} honest claims"
@@ -133,7 +133,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 def _totals_table(comparison: Comparison) -> Table:
     rows = []
-    for total in tester_totals(comparison):
+    for total in totals_by_tester(comparison):
         registered = find_tester(total.tester)
         rows.append(
             (

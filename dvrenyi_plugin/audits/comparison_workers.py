@@ -23,6 +23,9 @@ _ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "-1",
 }
 FINISHED, FAILED, TIMED_OUT, PROCESS_DIED = "finished", "failed", "timed out", "process died"
+_READY = "ready"
+# Importing what a task needs is not the task's time; on a busy machine it alone can take a minute.
+_START_LIMIT_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,7 @@ class _Worker:
     connection: Connection
     task: Any = None
     deadline: float = float("inf")
+    is_ready: bool = False
 
 
 def run_in_processes(
@@ -56,6 +60,7 @@ def run_in_processes(
     *,
     num_workers: int,
     timeout_s: float,
+    prepare: Callable[[], None] | None = None,
     log_path: str | None = None,
     may_start: Callable[[], bool] = lambda: True,
 ) -> Iterator[Outcome]:
@@ -66,6 +71,7 @@ def run_in_processes(
       tasks: can be pickled.
       num_workers: processes, >= 1. A process runs one task after another.
       timeout_s: after that long a task's process is killed.
+      prepare: importable by name; called once in each new process, outside the time of any task.
       log_path: file that takes what the processes print; None drops it.
       may_start: asked before each task; once it says no, running tasks are waited for and the rest is left.
     """
@@ -81,9 +87,12 @@ def run_in_processes(
                     break
                 worker = next((w for w in workers if w.task is None), None)
                 if worker is None:
-                    worker = _start(function, log_path)
+                    worker = _start(function, prepare, log_path)
                     workers.append(worker)
-                worker.task, worker.deadline = task, time.monotonic() + timeout_s
+                worker.task = task
+                worker.deadline = time.monotonic() + (
+                    timeout_s if worker.is_ready else _START_LIMIT_S
+                )
                 worker.connection.send(task)
             busy = [worker for worker in workers if worker.task is not None]
             if not busy:
@@ -114,18 +123,24 @@ def _outcome(worker: _Worker, is_ready: bool, timeout_s: float) -> Outcome | Non
             return Outcome(
                 worker.task, PROCESS_DIED, message=f"exit code {worker.process.exitcode}"
             )
+        if status == _READY:
+            worker.is_ready, worker.deadline = True, time.monotonic() + timeout_s
+            return None
         if status == FINISHED:
             return Outcome(worker.task, FINISHED, value)
         return Outcome(worker.task, FAILED, message=value)
     if time.monotonic() >= worker.deadline:
-        return Outcome(worker.task, TIMED_OUT, message=f"more than {timeout_s:g} s")
+        limit = timeout_s if worker.is_ready else _START_LIMIT_S
+        return Outcome(worker.task, TIMED_OUT, message=f"more than {limit:g} s")
     return None
 
 
-def _start(function: Callable[[Any], Any], log_path: str | None) -> _Worker:
+def _start(
+    function: Callable[[Any], Any], prepare: Callable[[], None] | None, log_path: str | None
+) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, function, log_path))
+    process = context.Process(target=_serve, args=(theirs, function, prepare, log_path))
     with _environment(_ENVIRONMENT):
         process.start()
     theirs.close()
@@ -138,11 +153,19 @@ def _stop(worker: _Worker) -> None:
     worker.process.join()
 
 
-def _serve(connection: Connection, function: Callable[[Any], Any], log_path: str | None) -> None:
+def _serve(
+    connection: Connection,
+    function: Callable[[Any], Any],
+    prepare: Callable[[], None] | None,
+    log_path: str | None,
+) -> None:
     # Testers print: progress bars, warnings of their libraries.
     log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    if prepare is not None:
+        prepare()
+    connection.send((_READY, None))
     while True:
         try:
             task = connection.recv()

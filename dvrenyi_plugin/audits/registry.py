@@ -112,7 +112,7 @@ class TesterTask:
         return self.approximate.approximate_dp
 
 
-def tester_task(
+def make_tester_task(
     subject: AuditSubject,
     num_samples: int,
     dimension: int,
@@ -330,9 +330,9 @@ __all__ = [
     "find_mechanism",
     "find_tester",
     "load_modules",
+    "make_tester_task",
     "mechanism_names",
     "register_mechanism",
     "register_tester",
     "tester_names",
-    "tester_task",
 ]

@@ -1,0 +1,457 @@
+"""The comparison: what it compares, rows that survive failures, and summaries that say what the rows say."""
+
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dvrenyi_plugin.audits import registry
+from dvrenyi_plugin.audits.comparison import Comparison, ComparisonConfig, run_comparison
+from dvrenyi_plugin.audits.comparison_cell import (
+    BROKEN,
+    DIED,
+    ERROR,
+    HONEST,
+    NOT_APPLICABLE,
+    OK,
+    TIMEOUT,
+    CellKey,
+    CellResult,
+)
+from dvrenyi_plugin.audits.comparison_page import to_html
+from dvrenyi_plugin.audits.comparison_summary import (
+    head_to_head,
+    summarise,
+    totals_by_tester,
+    undetected,
+)
+from dvrenyi_plugin.audits.comparison_tables import to_csv, to_markdown, verdict_lines
+from dvrenyi_plugin.audits.comparison_workers import run_in_processes
+from dvrenyi_plugin.audits.registry import (
+    BUILT_IN_MODULES,
+    find_mechanism,
+    find_tester,
+    load_modules,
+    make_tester_task,
+    register_tester,
+)
+from dvrenyi_plugin.mechanisms import ExponentialMechanism, ExponentialMechanismConfig
+
+EXTRA = '''
+import os, time
+import numpy as np
+from dvrenyi_plugin.audits.registry import (
+    AuditSubject, DELTA, NotApplicableError, register_mechanism, register_tester)
+from dvrenyi_plugin.interfaces import RenyiDp
+
+class Reads:
+    """Returns a number read off the first sample."""
+    privacy_property = None
+    def __init__(self, read): self.read = read
+    def estimate_lower_bound(self, samples1, samples2, failure_probability):
+        return self.read(samples1, samples2)
+    def reject_property(self, lower_bound): return lower_bound > 1e6
+
+def hang(first, second): time.sleep(600)
+def die(first, second): os._exit(7)
+def fail(first, second): raise RuntimeError("no\\nluck <b>")
+def spoil(first, second):
+    total = float(first.sum())
+    first[:] = 0.0
+    return total
+
+@register_tester("reads")
+def reads(task): return Reads(lambda first, second: float(first.sum()))
+@register_tester("spoils")
+def spoils(task): return Reads(spoil)
+@register_tester("hangs")
+def hangs(task): return Reads(hang)
+@register_tester("dies")
+def dies(task): return Reads(die)
+@register_tester("fails")
+def fails(task): return Reads(fail)
+@register_tester("nan_second")
+def nan_second(task): return Reads(lambda a, b: 1.0 if a.sum() > b.sum() else float("nan"))
+@register_tester("wants_delta", scale=DELTA)
+def wants_delta(task): return task.approximate_dp
+
+class Counts:
+    def __init__(self): self.next = 0
+    def __call__(self, dataset, num_samples):
+        self.next += num_samples
+        return np.arange(self.next - num_samples, self.next, dtype=float) + dataset
+
+@register_mechanism("counts", pool_size=100)
+def counts(broken, seed):
+    return AuditSubject(mechanism=Counts(), datasets=(0.0, 1000.0), renyi=RenyiDp(2.0, 1.0))
+
+@register_mechanism("cannot_be_sampled", pool_size=50)
+def cannot_be_sampled(broken, seed):
+    return AuditSubject(mechanism=lambda dataset, n: np.full(n, np.nan), datasets=(0, 1), renyi=RenyiDp(2.0, 1.0))
+'''
+
+
+@pytest.fixture(autouse=True)
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_modules(BUILT_IN_MODULES)
+    monkeypatch.setattr(registry, "_MECHANISMS", dict(registry._MECHANISMS))
+    monkeypatch.setattr(registry, "_TESTERS", dict(registry._TESTERS))
+    monkeypatch.setattr(registry, "_LOADED_FILES", set())
+
+
+@pytest.fixture
+def extra(tmp_path: Path) -> str:
+    path = tmp_path / "extra.py"
+    path.write_text(EXTRA)
+    return str(path)
+
+
+def config(tmp_path: Path, **changes: Any) -> ComparisonConfig:
+    settings: dict[str, Any] = {
+        "output_dir": str(tmp_path / "out"),
+        "mechanisms": ("gaussian",),
+        "testers": ("threshold",),
+        "variants": (HONEST,),
+        "sample_sizes": (30,),
+        "repeats": 2,
+        "num_workers": 1,
+        "timeout_s": 60.0,
+    }
+    return ComparisonConfig(**(settings | changes))
+
+
+class TestMechanisms:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "gaussian",
+            "gaussian_order_1.25",
+            "laplace",
+            "randomized_response",
+            "noisy_max",
+            "exponential",
+            "shk",
+            "langevin",
+        ],
+    )
+    def test_honest_ones_keep_and_broken_ones_break_both_claims(self, name: str) -> None:
+        honest, broken = (find_mechanism(name).build(is_broken, 0) for is_broken in (False, True))
+        assert honest.renyi == broken.renyi
+        assert honest.approximate == broken.approximate
+        assert honest.true_divergence is not None and broken.true_divergence is not None
+        assert honest.true_delta is not None and broken.true_delta is not None
+        assert honest.approximate is not None
+        assert honest.true_divergence <= honest.renyi.epsilon * (1.0 + 1e-9)
+        assert broken.true_divergence >= 2.0 * broken.renyi.epsilon
+        assert honest.true_delta <= honest.approximate.delta + 1e-12
+        assert broken.true_delta >= max(0.05, 2.0 * honest.approximate.delta)
+
+    def test_particles_sample_a_target_that_breaks_the_claim(self) -> None:
+        mechanism = find_mechanism("birth_death")
+        claims = {mechanism.build(broken, 0).renyi for broken in (False, True)}
+        (claim,) = claims
+        divergences = []
+        for broken in (False, True):
+            subject = mechanism.build(broken, 0)
+            settings = subject.mechanism.config  # type: ignore[attr-defined]
+            target = ExponentialMechanism(
+                ExponentialMechanismConfig(
+                    loss=settings.loss, inverse_temperature=settings.inverse_temperature
+                )
+            )
+            divergences.append(target.exact_renyi_divergence(*subject.datasets, claim.alpha))
+        assert divergences[0] <= claim.epsilon
+        assert divergences[1] >= 2.0 * claim.epsilon
+
+    @pytest.mark.parametrize("name", ["gaussian", "randomized_response", "noisy_max", "shk"])
+    def test_broken_ones_are_refuted_from_samples(self, name: str) -> None:
+        subject = find_mechanism(name).build(True, 1)
+        samples = [subject.mechanism(dataset, 1000) for dataset in subject.datasets]
+        task = make_tester_task(subject, 1000, samples[0].shape[1], (0.0, 1.0), 0)
+        tester = find_tester("sequential").build(task)
+        assert tester.reject_property(tester.estimate_lower_bound(*samples, 0.025))
+
+
+class TestRegistry:
+    def test_file_adds_to_both_lists_and_runs_once(self, extra: str) -> None:
+        load_modules((extra, extra))
+        assert find_mechanism("counts").pool_size == 100
+        assert find_tester("wants_delta").scale == registry.DELTA
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("x = 1", "registers nothing"),
+            ("1 / 0", "ZeroDivisionError"),
+            ("def f(:", "SyntaxError"),
+            (EXTRA.replace('"reads"', '"sequential"'), "'sequential', a tester that is registered"),
+            (EXTRA.replace('"reads"', '"Two Words"'), "small letters"),
+        ],
+    )
+    def test_bad_file_is_refused_and_leaves_nothing(
+        self, tmp_path: Path, text: str, message: str
+    ) -> None:
+        path = tmp_path / "bad.py"
+        path.write_text(text)
+        before = registry.tester_names(), registry.mechanism_names()
+        with pytest.raises(ValueError, match="bad") as caught:
+            load_modules((str(path),))
+        assert message in str(caught.value)
+        assert (registry.tester_names(), registry.mechanism_names()) == before
+
+    def test_missing_file_and_unknown_names_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"file that exists, got 'nowhere\.py'"):
+            load_modules(("nowhere.py",))
+        with pytest.raises(ValueError, match=r"one of sequential, .* got 'oracle'"):
+            find_tester("oracle")
+        with pytest.raises(ValueError, match=r"one of gaussian, .* got 'oracle'"):
+            find_mechanism("oracle")
+        with pytest.raises(ValueError, match="scale"):
+            register_tester("other", scale="bits")
+
+
+def behave(task: str) -> str:
+    match task:
+        case "hang":
+            time.sleep(600)
+        case "die":
+            os._exit(3)
+        case "raise":
+            raise KeyError("lost")
+    return task.upper()
+
+
+class TestWorkers:
+    def test_what_hangs_or_dies_takes_nothing_with_it(self) -> None:
+        tasks = ["a", "die", "hang", "b", "raise", "c"]
+        outcomes = {
+            outcome.task: outcome
+            for outcome in run_in_processes(behave, tasks, num_workers=2, timeout_s=3.0)
+        }
+        assert [outcomes[name].value for name in "abc"] == ["A", "B", "C"]
+        assert (outcomes["die"].status, outcomes["die"].message) == ("process died", "exit code 3")
+        assert outcomes["hang"].status == "timed out"
+        assert outcomes["raise"].message == "KeyError: 'lost'"
+
+    def test_nothing_starts_after_the_limit(self) -> None:
+        allowed = iter([True, False])
+        outcomes = list(
+            run_in_processes(
+                behave, ["a", "b"], num_workers=1, timeout_s=60.0, may_start=lambda: next(allowed)
+            )
+        )
+        assert [outcome.task for outcome in outcomes] == ["a"]
+
+
+class TestRuns:
+    def test_failures_are_rows(self, tmp_path: Path, extra: str) -> None:
+        comparison = run_comparison(
+            config(
+                tmp_path,
+                mechanisms=("gaussian", "counts"),
+                testers=("hangs", "dies", "fails", "nan_second", "wants_delta", "reads", "spoils"),
+                modules=(extra,),
+                timeout_s=4.0,
+                num_workers=2,
+            )
+        )
+        rows = {(row.key.mechanism, row.key.tester): row for row in comparison.rows}
+        assert comparison.num_missing == 0
+        gaussian = {tester: rows["gaussian", tester] for tester in comparison.testers}
+        assert gaussian["hangs"].status == TIMEOUT
+        assert gaussian["dies"].status == DIED
+        assert "exit code 7" in gaussian["dies"].message
+        assert gaussian["fails"].status == ERROR
+        assert gaussian["fails"].message == "RuntimeError: no luck <b>"
+        assert rows["counts", "wants_delta"].status == NOT_APPLICABLE
+        assert gaussian["nan_second"].num_invalid == 2
+        assert gaussian["nan_second"].refuted == (False, False)
+        # One set of samples for all testers, whatever one of them does to its arguments.
+        assert gaussian["reads"].bounds == gaussian["spoils"].bounds
+        assert len(set(gaussian["reads"].bounds)) == 2
+        # Disjoint parts of the pool: 0..29 and 30..59.
+        assert rows["counts", "reads"].bounds[0][0] == sum(range(30))
+        assert rows["counts", "reads"].bounds[1][0] == sum(range(30, 60))
+        page = to_html(comparison, "t")
+        assert "no luck &lt;b&gt;" in page and "luck <b>" not in page
+
+    def test_pool_that_cannot_be_drawn_is_rows(self, tmp_path: Path, extra: str) -> None:
+        comparison = run_comparison(
+            config(tmp_path, mechanisms=("cannot_be_sampled",), modules=(extra,))
+        )
+        (row,) = comparison.rows
+        assert row.status == ERROR
+        assert row.message.startswith("drawing samples: ValueError: samples must be finite")
+
+    def test_resumes_and_does_not_depend_on_workers(self, tmp_path: Path) -> None:
+        settings = {"testers": ("threshold", "gdp_baseline"), "sample_sizes": (30, 40)}
+        seen: list[CellKey] = []
+
+        def note(done: int, planned: int, result: CellResult) -> None:
+            seen.append(result.key)
+
+        whole = run_comparison(config(tmp_path, **settings), note)
+        assert len(seen) == 4
+        rows_path = tmp_path / "out" / "rows.jsonl"
+        lines = rows_path.read_text().splitlines()
+        # Killed in the middle of writing the last row.
+        rows_path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:50])
+        seen.clear()
+        again = run_comparison(config(tmp_path, num_workers=2, **settings), note)
+        assert len(seen) == 1
+        assert [r.bounds for r in again.rows] == [r.bounds for r in whole.rows]
+        seen.clear()
+        more = run_comparison(config(tmp_path, repeats=3, **settings), note)
+        assert len(seen) == 4
+        # The first audits are the same ones.
+        assert [row.bounds[:2] for row in more.rows] == [row.bounds for row in whole.rows]
+        with pytest.raises(ValueError, match="rows of another comparison"):
+            run_comparison(config(tmp_path, seed=1, **settings))
+
+    def test_time_limit_leaves_the_rest_for_later(self, tmp_path: Path) -> None:
+        comparison = run_comparison(config(tmp_path, time_limit_s=0.0))
+        assert comparison.rows == ()
+        assert "1 planned cells have not been run yet." in verdict_lines(comparison)[-1]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"output_dir": ""},
+            {"variants": ("good",)},
+            {"sample_sizes": (5,)},
+            {"repeats": 0},
+            {"failure_probability": 1.0},
+            {"timeout_s": 0.0},
+            {"num_workers": 0},
+        ],
+    )
+    def test_config_is_checked(self, tmp_path: Path, changes: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            config(tmp_path, **changes)
+
+
+def row(
+    tester: str,
+    variant: str,
+    bounds: list[float],
+    refuted: int,
+    *,
+    size: int = 100,
+    mechanism: str = "gaussian",
+    truth: float | None = 2.0,
+) -> CellResult:
+    return CellResult(
+        key=CellKey(mechanism, variant, size, tester, len(bounds)),
+        status=OK,
+        claim=1.0,
+        truth=truth,
+        bounds=tuple((bound, 0.0) for bound in bounds),
+        refuted=tuple(i < refuted for i in range(len(bounds))),
+        seconds=tuple(0.5 for _ in bounds),
+    )
+
+
+def comparison_of(rows: list[CellResult], testers: tuple[str, ...]) -> Comparison:
+    settings = ComparisonConfig(output_dir="x", sample_sizes=(100, 200))
+    return Comparison(settings, ("gaussian", "shk"), testers, tuple(rows), 0, {"numpy": "0"})
+
+
+class TestSummaries:
+    def test_honest_beside_broken(self) -> None:
+        rows = [
+            row("sequential", HONEST, [0.5, 1.5, 0.0, math.nan], 1),
+            row("sequential", BROKEN, [1.0, 1.5, 1.1, 1.2], 3, truth=4.0),
+        ]
+        (summary,) = summarise(comparison_of(rows, ("sequential",)))
+        assert (summary.power, summary.false_alarms) == (0.75, 0.25)
+        assert summary.fraction_honest == 0.25
+        assert summary.fraction_broken == pytest.approx(1.15 / 4.0)
+        assert summary.invalid == 1 / 8
+        assert summary.nothing_certified == 1 / 7
+
+    def test_totals_weigh_false_alarms(self) -> None:
+        rows = [row("sequential", HONEST, [0.0] * 20, 1), row("threshold", HONEST, [0.0] * 20, 5)]
+        good, bad = totals_by_tester(comparison_of(rows, ("sequential", "threshold")))
+        assert good.p_value == pytest.approx(1.0 - 0.95**20)
+        assert bad.false_alarms == 5 and bad.p_value < 0.003
+        assert find_tester("gdp_baseline").holds is False
+
+    def test_undetected_looks_at_the_largest_size(self) -> None:
+        rows = [
+            row("sequential", BROKEN, [3.0, 3.0], 2, size=100),
+            row("sequential", BROKEN, [3.0, 3.0], 1, size=200),
+            row("threshold", BROKEN, [3.0, 3.0], 2, mechanism="shk"),
+        ]
+        comparison = comparison_of(rows, ("sequential", "threshold"))
+        assert undetected(comparison, ["sequential", "threshold"]) == ["gaussian"]
+        assert undetected(comparison, ["sequential"]) == ["gaussian", "shk"]
+
+    def test_head_to_head_uses_common_repeats(self) -> None:
+        rows = [
+            row("sequential", HONEST, [0.5, 0.7, 9.0, 9.0], 0),
+            row("threshold", HONEST, [0.4, math.nan], 0),
+            row("sequential", BROKEN, [0.5, 0.5], 0),
+            row("threshold", BROKEN, [0.6, 0.6], 0),
+            row("threshold", BROKEN, [0.6], 0, size=200),
+        ]
+        pairs = head_to_head(
+            comparison_of(rows, ("sequential", "threshold")), "sequential", "threshold"
+        )
+        assert [pair.ours_at_least_as_large for pair in pairs] == [True, False]
+        assert pairs[0].ours == pytest.approx(0.6)
+        assert (pairs[0].theirs, pairs[0].theirs_invalid) == (0.4, 0.5)
+
+    def test_rows_survive_json(self) -> None:
+        result = row("sequential", HONEST, [math.nan, math.inf, -0.5], 1, truth=math.inf)
+        line = result.to_json()
+        json.loads(line, parse_constant=lambda name: pytest.fail(name))
+        back = CellResult.from_json(line)
+        assert back.num_invalid == 1
+        assert dataclasses.replace(back, bounds=()) == dataclasses.replace(result, bounds=())
+        assert back.bounds[1:] == result.bounds[1:]
+        with pytest.raises(ValueError, match="a cell's result"):
+            CellResult.from_json('{"key": 1}')
+
+
+class _Links(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
+                self.loaded.append(value or "")
+
+
+def test_page_and_texts_show_every_cell_and_load_nothing() -> None:
+    rows = [
+        row("sequential", HONEST, [0.5, 1.5], 1),
+        row("sequential", BROKEN, [3.0, 3.0], 2, truth=4.0),
+        row("gdp_baseline", BROKEN, [3.0, math.nan], 1, truth=None),
+    ]
+    comparison = comparison_of(rows, ("sequential", "gdp_baseline"))
+    page = to_html(comparison, "A <title>")
+    links = _Links()
+    links.feed(page)
+    assert links.loaded == []
+    assert "A &lt;title&gt;" in page
+    assert links.open.count("svg") == 1
+    assert "NaN 0.50" in page
+    markdown = to_markdown(comparison, "Title")
+    assert "| gaussian | 100 | sequential | 1.00 | 0.50 | 2 + 2 | 0.75 | 0.50 |" in markdown
+    lines = to_csv(comparison).splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("gaussian,gdp_baseline,100,0.5,,2,0,")
+    assert np.all([len(line.split(",")) == 13 for line in lines])
