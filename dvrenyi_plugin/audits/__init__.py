@@ -6,6 +6,7 @@ __getattr__, __all__ = lazy_exports(
     __name__,
     {
         "audit_plan": ("AuditPlan", "AuditPlanConfig", "plan_audit"),
+        "backends": ("close_clusters", "run_tasks"),
         "canaries": ("Canary", "make_canary"),
         "datasets": ("AuditSplit", "LabelledDataset", "load_dataset", "split_for_audit"),
         "dp_sgd_audit": (
@@ -18,6 +19,7 @@ __getattr__, __all__ = lazy_exports(
             "DpSgdExperimentConfig",
             "build_dp_sgd_experiment",
         ),
+        "experiment_fingerprint": ("ExperimentFingerprint",),
         "initial_weights": ("PretrainingConfig", "pretrain_weights", "read_weights_file"),
         "model_training": (
             "ModelTrainer",
@@ -26,6 +28,7 @@ __getattr__, __all__ = lazy_exports(
             "train_both_worlds",
         ),
         "neighbours": ("add_canary", "check_neighbours"),
+        "observation_store": ("ObservationStore", "ObservationStoreError", "open_store"),
         "planner": ("RefutationPlan", "plan_refutation"),
         "plots": ("plot_bound", "plot_evidence", "plot_losses"),
         "report": ("AuditReport",),
