@@ -180,7 +180,7 @@ def dp_sgd_ensemble(broken: bool, seed: int) -> AuditSubject:
     return _dp_sgd("ensemble", broken, seed)
 
 
-@register_mechanism("dp_sgd_opacus", pool_size=1000, quick=False)
+@register_mechanism("dp_sgd_opacus", pool_size=500, quick=False)
 def dp_sgd_opacus(broken: bool, seed: int) -> AuditSubject:
     """Returns the same, trained by Opacus one model after another."""
     return _dp_sgd("opacus", broken, seed)
