@@ -10,6 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Larger orders overflow products; scipy inverts the binomial distribution down to some 1e-150.
+_LARGEST_ORDER = 1e100
+_SMALLEST_FAILURE_PROBABILITY = 1e-100
+# What numpy and torch hold in an integer.
+_LARGEST_INT = 2**63 - 1
+
 
 def check_real(
     name: str,
@@ -70,6 +76,8 @@ def check_int(
         raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
     if (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    if number > _LARGEST_INT:
+        raise ValueError(f"{name} must be {allowed}, below 2**63, got {value!r}")
     return number
 
 
@@ -81,13 +89,21 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def check_failure_probability(value: Any, name: str = "failure_probability") -> float:
-    """Returns a failure probability: a number in the open interval (0, 1)."""
-    return check_real(name, value, above=0.0, below=1.0)
+    """Returns a failure probability: a number in the open interval (0, 1), not below 1e-100."""
+    number = check_real(name, value, above=0.0, below=1.0)
+    return check_real(name, number, at_least=_SMALLEST_FAILURE_PROBABILITY)
 
 
 def check_order(value: Any, name: str = "alpha") -> float:
-    """Returns a Rényi order: a finite number above 1."""
-    return check_real(name, value, above=1.0)
+    """Returns a Rényi order: a finite number above 1, at most 1e100."""
+    return check_real(name, check_real(name, value, above=1.0), at_most=_LARGEST_ORDER)
+
+
+def check_orders(values: Any, name: str = "orders") -> tuple[float, ...]:
+    """Returns Rényi orders, possibly none, from a list, tuple or array of shape (k,)."""
+    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
+        raise ValueError(f"{name} must be a tuple of finite numbers > 1, got {values!r}")
+    return tuple(check_order(value, name) for value in values)
 
 
 def check_epsilon(value: Any, name: str = "epsilon") -> float:
@@ -101,8 +117,8 @@ def check_delta(value: Any, name: str = "delta") -> float:
 
 
 def check_lower_bound(value: Any, name: str = "lower_bound") -> float:
-    """Returns a bound to compare with a claim: any number but NaN, which compares as "not refuted"."""
-    if value == math.inf:
+    """Returns a bound to compare with a claim: finite or +inf. NaN would compare as "not refuted"."""
+    if isinstance(value, numbers.Real) and value == math.inf:
         return math.inf
     return check_real(name, value)
 
@@ -110,6 +126,26 @@ def check_lower_bound(value: Any, name: str = "lower_bound") -> float:
 def check_seed(value: Any, name: str = "seed") -> int:
     """Returns a seed: an integer, 0 or more."""
     return check_int(name, value, at_least=0)
+
+
+def check_numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Returns `values` as a float64 array of the same shape; NaN and infinities are the caller's to judge.
+
+    Raises:
+      ValueError: masked entries, or a dtype other than floats and integers.
+    """
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must hold no masked entries, got a masked array")
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # torch raises the last two
+        raise ValueError(f"{name} must be an array of numbers: {error}") from None
+    if array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{name} must hold floats or integers, got dtype {array.dtype} of shape {array.shape}"
+        )
+    with np.errstate(over="ignore"):
+        return np.asarray(array, dtype=np.float64)
 
 
 def check_samples(name: str, samples: Any, *, min_samples: int = 2) -> NDArray[np.float64]:
@@ -123,16 +159,7 @@ def check_samples(name: str, samples: Any, *, min_samples: int = 2) -> NDArray[n
     Raises:
       ValueError: wrong rank or dtype, no columns, too few rows, NaN or infinite entries.
     """
-    if np.ma.is_masked(samples):
-        raise ValueError(f"{name} must hold no masked entries, got a masked array")
-    try:
-        array = np.asarray(samples)
-    except ValueError as error:
-        raise ValueError(f"{name} must be an array of shape (n,) or (n, d): {error}") from None
-    if array.dtype.kind not in "iuf":
-        raise ValueError(
-            f"{name} must hold floats or integers, got dtype {array.dtype} of shape {array.shape}"
-        )
+    array = check_numbers(name, samples)
     if array.ndim not in (1, 2):
         raise ValueError(f"{name} must have shape (n,) or (n, d), got shape {array.shape}")
     if array.ndim == 1:
@@ -141,8 +168,7 @@ def check_samples(name: str, samples: Any, *, min_samples: int = 2) -> NDArray[n
         raise ValueError(f"{name} must have at least {min_samples} samples, got {array.shape[0]}")
     if array.shape[1] == 0:
         raise ValueError(f"{name} must have at least one column, got shape {array.shape}")
-    with np.errstate(over="ignore"):
-        array = np.array(array, dtype=np.float64, order="C")
+    array = np.array(array, order="C")
     bad = ~np.isfinite(array)
     if bad.any():
         rows = np.flatnonzero(bad.any(axis=1))

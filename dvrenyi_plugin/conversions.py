@@ -19,6 +19,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_int,
     check_order,
+    check_orders,
     check_real,
 )
 from dvrenyi_plugin.divergences import renyi_pure_dp
@@ -83,7 +84,7 @@ def pure_dp_epsilon_for_renyi(alpha: float, divergence: float) -> float:
     A certified D_alpha > divergence therefore refutes every pure-DP claim up to the returned epsilon.
     """
     alpha = check_order(alpha)
-    divergence = check_real("divergence", divergence, at_least=0.0)
+    divergence = check_real("divergence", divergence, at_least=0.0, at_most=1e100)
     if divergence == 0.0:
         return 0.0
     upper = 1.0
@@ -107,15 +108,19 @@ def renyi_to_approximate_dp_epsilon(
     """
     from dp_accounting.rdp import rdp_privacy_accountant
 
-    if len(alphas) != len(epsilons) or len(alphas) == 0:
-        raise ValueError(
-            f"alphas and epsilons must have one length >= 1, got {len(alphas)} and {len(epsilons)}"
-        )
-    orders = [check_order(alpha, "alphas") for alpha in alphas]
+    orders = check_orders(alphas, "alphas")
+    if isinstance(epsilons, (str, bytes)) or not np.iterable(epsilons):
+        raise ValueError(f"epsilons must be a sequence of numbers, got {epsilons!r}")
     values = [
-        math.inf if epsilon == math.inf else check_epsilon(epsilon, "epsilons")
+        math.inf
+        if np.ndim(epsilon) == 0 and epsilon == math.inf
+        else check_epsilon(epsilon, "epsilons")
         for epsilon in epsilons
     ]
+    if len(orders) != len(values) or not orders:
+        raise ValueError(
+            f"alphas and epsilons must have one length >= 1, got {len(orders)} and {len(values)}"
+        )
     delta = check_real("delta", delta, above=0.0, below=1.0)
     if max(values) == 0.0:
         return 0.0

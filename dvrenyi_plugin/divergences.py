@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from dvrenyi_plugin._validation import check_epsilon, check_order, check_real
+from dvrenyi_plugin._validation import check_epsilon, check_numbers, check_order, check_real
 
 
 def renyi_gaussian(
@@ -27,17 +27,21 @@ def renyi_gaussian(
     mean1, mean2 = check_real("mean1", mean1), check_real("mean2", mean2)
     std1, std2 = check_real("std1", std1, above=0.0), check_real("std2", std2, above=0.0)
     # log1p of a difference, because near order 1 the quotient below is 0 / 0.
-    excess = (alpha - 1.0) * (1.0 - (std1 / std2) ** 2)
+    ratio, shift = (
+        std1 / std2,
+        (mean1 - mean2) / std2,
+    )  # products of them overflow to inf, powers raise
+    excess = (alpha - 1.0) * (1.0 - ratio) * (1.0 + ratio)
     if excess <= -1.0:
         return math.inf
-    mixed_variance = std2**2 * (1.0 + excess)
-    shape = math.log(std2 / std1) - math.log1p(excess) / (2.0 * (alpha - 1.0))
-    return max(0.0, shape + alpha * (mean1 - mean2) ** 2 / (2.0 * mixed_variance))
+    shape = math.log(std2) - math.log(std1) - math.log1p(excess) / (2.0 * (alpha - 1.0))
+    return max(0.0, shape + alpha * shift * shift / (2.0 * (1.0 + excess)))
 
 
 def renyi_gaussian_dp(alpha: float, mu: float) -> float:
     """Returns alpha mu^2 / 2, the tight Rényi curve of mu-Gaussian DP."""
-    return check_order(alpha) * check_real("mu", mu, at_least=0.0) ** 2 / 2.0
+    alpha, mu = check_order(alpha), check_real("mu", mu, at_least=0.0)
+    return alpha * mu * mu / 2.0
 
 
 def renyi_laplace(alpha: float, location1: float, location2: float, scale: float = 1.0) -> float:
@@ -144,7 +148,7 @@ def renyi_bounded_range(alpha: float, width: float) -> float:
     """Returns min(width, alpha width^2 / 8): an upper bound on D_alpha when log dP/dQ lies in an interval
     of length `width` (Dong, Durfee and Rogers 2020; Cesar and Rogers 2021)."""
     alpha, width = check_order(alpha), check_real("width", width, at_least=0.0)
-    return min(width, alpha * width**2 / 8.0)
+    return min(width, alpha * width * width / 8.0)
 
 
 def _log_cosh(x: float) -> float:
@@ -154,7 +158,7 @@ def _log_cosh(x: float) -> float:
 def _log_mass_pair(
     log_p: ArrayLike, log_q: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    p, q = np.asarray(log_p, dtype=np.float64), np.asarray(log_q, dtype=np.float64)
+    p, q = check_numbers("log_p", log_p), check_numbers("log_q", log_q)
     if p.shape != q.shape or p.ndim != 1 or p.size == 0:
         raise ValueError(
             f"log_p and log_q must have one shape (k,), k >= 1, got {p.shape} and {q.shape}"
@@ -172,7 +176,7 @@ def _log_mass_pair(
 
 
 def _probability_vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64)
+    vector = check_numbers(name, values)
     if vector.ndim != 1 or vector.size == 0:
         raise ValueError(f"{name} must have shape (k,), k >= 1, got shape {vector.shape}")
     if not np.all(np.isfinite(vector)) or np.any(vector < 0.0):

@@ -8,6 +8,7 @@ anything that can be called the right way.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
@@ -249,9 +250,18 @@ def renyi_threshold(claim: Claim, alpha: float) -> float:
 
     Raises:
       ValueError: the claim says nothing about D_alpha: (epsilon, delta)-DP does not bound any Rényi
-        divergence (there is no converse of "RDP implies (epsilon, delta)-DP").
+        divergence (there is no converse of "RDP implies (epsilon, delta)-DP"); or it allows more than the
+        largest float.
     """
-    alpha = check_order(alpha)
+    threshold = _largest_divergence(claim, check_order(alpha))
+    if not math.isfinite(threshold):
+        raise ValueError(
+            f"privacy_property must allow less than the largest float at order {alpha}, got {claim}"
+        )
+    return threshold
+
+
+def _largest_divergence(claim: Claim, alpha: float) -> float:
     match claim:
         case RenyiDp():
             if alpha != claim.alpha:

@@ -265,3 +265,21 @@ def test_bad_parameters_are_named():
     ):
         with pytest.raises(ValueError, match=name):
             function()
+
+
+def test_huge_arguments_give_inf_and_no_overflow_error():
+    assert renyi_gaussian(2.0, 0.0, 1e308) == math.inf
+    assert renyi_gaussian(2.0, 0.0, 1.0, 1e308, 1e308) == 0.0
+    assert renyi_gaussian(2.0, 0.0, 1.0, 1e308, 1e-308) == math.inf
+    assert renyi_gaussian_dp(2.0, 1e200) == math.inf
+    assert renyi_bounded_range(2.0, 1e300) == 1e300
+
+
+@pytest.mark.parametrize(
+    "bad", ["0.5", None, {}, [True, False], [0.5 + 0j, 0.5], [object()], [[1], [1, 2]]]
+)
+def test_vectors_that_hold_no_numbers_are_named(bad):
+    with pytest.raises(ValueError, match="q must"):
+        renyi_discrete(2.0, [0.5, 0.5], bad)
+    with pytest.raises(ValueError, match="log_p must"):
+        renyi_from_log_masses(2.0, bad, [-0.7, -0.7])

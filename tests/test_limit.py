@@ -316,3 +316,12 @@ def test_a_walk_without_spread_arrives_on_time():
     plan = RefutationPlan(2.0, 1.0, 2.0, 0.5, 0.0, math.exp(-5.0), known_log_ratio=True)
     assert plan.probability_to_refute(9) == 0.0
     assert plan.probability_to_refute(10) == 1.0
+
+
+@pytest.mark.parametrize("pair", [None, (0.5, 0.5), "pair"])
+def test_what_is_no_pair_is_named(pair):
+    with pytest.raises(ValueError, match="pair must be a GridPair"):
+        closest_null(pair, 2.0, 0.1)
+    for function in (certifiable_epsilon, certifiable_fraction):
+        with pytest.raises(ValueError, match="pair must be a GridPair"):
+            function(pair, 2.0, 100, 0.05)

@@ -335,3 +335,12 @@ class TestLargestRejected:
             largest_rejected_epsilon(lambda e: True, math.inf)
         with pytest.raises(ValueError, match="tolerance"):
             largest_rejected_epsilon(lambda e: True, 1.0, tolerance=0.0)
+
+
+def test_what_is_no_test_or_no_grid_is_named():
+    with pytest.raises(ValueError, match="rejects must be a function"):
+        largest_rejected_epsilon(0.5, 1.0)
+    with pytest.raises(ValueError, match="rejects must be a function"):
+        largest_rejected_in_sequence(None, [0.1])
+    with pytest.raises(ValueError, match="epsilons must be an increasing sequence"):
+        largest_rejected_in_sequence(lambda _: True, 0.5)

@@ -189,3 +189,12 @@ class TestSamples:
             check_sample_pair(np.zeros(5), np.zeros((5, 2)))
         with pytest.raises(ValueError, match="samples2 must have at least 2"):
             check_sample_pair([1, 2], [1])
+
+
+def test_limits_of_what_can_be_computed_with():
+    for check, value in ((check_order, 1e101), (check_failure_probability, 1e-310)):
+        with pytest.raises(ValueError, match=r"must be a finite number"):
+            check(value)
+    assert check_int("n", 2**63 - 1) == 2**63 - 1
+    with pytest.raises(ValueError, match=r"n must be an integer >= 1, below 2\*\*63"):
+        check_int("n", 10**400, at_least=1)

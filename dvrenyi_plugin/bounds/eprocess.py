@@ -24,6 +24,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_numbers,
     check_order,
     check_real,
     check_samples,
@@ -361,7 +362,7 @@ class _Samples:
 
 
 def _check_grid(epsilons: Any) -> Array:
-    grid = np.array(epsilons, dtype=np.float64)
+    grid = check_numbers("epsilons", epsilons)
     if (
         grid.ndim != 1
         or grid.size == 0
@@ -380,8 +381,8 @@ def _block_edges(count: int, blocks: int) -> NDArray[np.intp]:
 
 
 def _nearest_cell(values: Array, low: float, high: float, cells: int) -> NDArray[np.intp]:
-    position = (np.clip(values, low, high) - low) * ((cells - 1) / (high - low))
-    return np.rint(position).astype(np.intp)
+    share = (np.clip(values, low, high) - low) / (high - low)
+    return np.rint(share * (cells - 1)).astype(np.intp)
 
 
 def _block_means(log_table: Array, cells: NDArray[np.intp], starts: NDArray[np.intp]) -> Array:

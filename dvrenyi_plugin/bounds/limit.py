@@ -33,6 +33,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_numbers,
     check_order,
     check_real,
 )
@@ -63,7 +64,7 @@ class GridPair:
 
     def __post_init__(self) -> None:
         for name in ("log_q", "log_p"):
-            values = np.array(getattr(self, name), dtype=np.float64)
+            values = np.array(check_numbers(name, getattr(self, name)))
             if values.ndim != 1 or values.size == 0 or not np.all(values < np.inf):
                 raise ValueError(
                     f"{name} must hold log masses of shape (k,), each a number or -inf, got shape {values.shape}"
@@ -110,7 +111,7 @@ def laplace_pair(shift: float, scale: float = 1.0, num_cells: int = _NUM_CELLS) 
 def discrete_pair(q: Any, p: Any) -> GridPair:
     """Returns the pair of two probability vectors of shape (k,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return GridPair(np.log(np.asarray(q, np.float64)), np.log(np.asarray(p, np.float64)))
+        return GridPair(np.log(check_numbers("q", q)), np.log(check_numbers("p", p)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +148,7 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
       alpha: order > 1.
       epsilon: >= 0.
     """
+    _check_pair(pair)
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
     if epsilon >= pair.renyi(alpha):
         return _itself(pair, alpha, epsilon)
@@ -200,6 +202,7 @@ def certifiable_epsilon(
     """
     num_pairs = check_int("num_pairs", num_pairs, at_least=1)
     needed = -math.log(check_failure_probability(failure_probability)) / num_pairs
+    _check_pair(pair)
     divergence = pair.renyi(alpha)
     if not math.isfinite(divergence):
         raise ValueError(f"pair must have a finite D_alpha at alpha {alpha}, got {divergence}")
@@ -216,10 +219,16 @@ def certifiable_fraction(
     pair: GridPair, alpha: float, num_pairs: int, failure_probability: float
 ) -> float:
     """Returns `certifiable_epsilon` as a fraction of D_alpha, in [0, 1); 0.0 for equal laws."""
+    _check_pair(pair)
     divergence = pair.renyi(alpha)
     if divergence == 0.0:
         return 0.0
     return certifiable_epsilon(pair, alpha, num_pairs, failure_probability) / divergence
+
+
+def _check_pair(pair: GridPair) -> None:
+    if not isinstance(pair, GridPair):
+        raise ValueError(f"pair must be a GridPair, got {pair!r}")
 
 
 def _itself(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:

@@ -82,8 +82,10 @@ def _label_scalars(q: Array, p: Array) -> LabelledPoints:
         edges = np.unique(pooled[np.linspace(0, pooled.size - 1, _MAX_POINTS + 1).astype(int)[1:]])
         cell = np.searchsorted(edges, pooled)
         counts = np.bincount(cell, minlength=edges.size)
-        sums = np.bincount(cell, weights=pooled, minlength=edges.size)
+        with np.errstate(over="ignore"):
+            sums = np.bincount(cell, weights=pooled, minlength=edges.size)
         points = sums / np.maximum(counts, 1)
+        points = np.where(np.isfinite(points), points, edges)
     else:
         edges = points = np.unique(pooled)
     return LabelledPoints(
@@ -182,7 +184,8 @@ class MonotoneLogRatio:
         order = np.argsort(data.points[:, 0])
         x = data.points[order, 0]
         q, p = data.weights_q[order], data.weights_p[order]
-        increasing = bool(q @ x / q.sum() >= p @ x / p.sum())
+        with np.errstate(over="ignore", invalid="ignore"):  # a wrong direction costs a fit
+            increasing = bool(q @ x / q.sum() >= p @ x / p.sum())
         shares = isotonic_regression(q / (q + p), weights=q + p, increasing=increasing)
         starts = np.asarray(shares.blocks, dtype=np.int64)[:-1]
         return _step_function(x[starts], q, p, starts, self.prior_count, data.log_odds_offset)
@@ -284,10 +287,10 @@ class _Standardiser:
         quantiles = np.stack(
             [_weighted_quantile(column, weights, levels) for column in data.points.T], axis=1
         )
-        # 3.29 is the 5% to 95% range of a standard normal.
-        spread = (quantiles[2] - quantiles[0]) / 3.29
-        with np.errstate(over="ignore"):  # beyond the largest float: every point at the centre
-            fallback = data.points.std(axis=0)
+        # 3.29 is the 5% to 95% range of a standard normal. Scales stay finite for every finite sample.
+        spread = quantiles[2] / 3.29 - quantiles[0] / 3.29
+        largest = np.maximum(np.abs(data.points).max(axis=0), np.finfo(np.float64).tiny)
+        fallback = (data.points / largest).std(axis=0) * largest
         spread = np.where(spread > 0.0, spread, np.where(fallback > 0.0, fallback, 1.0))
         return cls(quantiles[1], spread)
 

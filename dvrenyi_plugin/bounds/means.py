@@ -18,7 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from dvrenyi_plugin._validation import check_failure_probability, check_int, check_real
+from dvrenyi_plugin._validation import (
+    check_failure_probability,
+    check_int,
+    check_numbers,
+    check_real,
+)
 
 # Largest part of the capital one bet may lose. Waudby-Smith and Ramdas advise 1/2 or 3/4.
 _LARGEST_STAKE = 0.75
@@ -190,7 +195,8 @@ def _check_values(
     low, high = check_real("low", low), check_real("high", high)
     if not low < high:
         raise ValueError(f"high must be above low = {low:g}, got {high:g}")
-    array = np.asarray(values, dtype=np.float64)
+    check_real("high - low", high - low)
+    array = check_numbers("values", values)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"values must have shape (n,), n >= 1, got shape {array.shape}")
     outside = ~((array >= low) & (array <= high))

@@ -25,6 +25,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_numbers,
     check_order,
     check_real,
 )
@@ -240,6 +241,7 @@ def largest_rejected_epsilon(
     Source: lemma B.9 (also lemma 2.5).
     """
     rejected = 0.0
+    _check_callable(rejects)
     accepted = check_real("upper_limit", upper_limit, above=0.0)
     tolerance = check_real("tolerance", tolerance, above=0.0)
     if not rejects(rejected):
@@ -272,6 +274,9 @@ def largest_rejected_in_sequence(
 
     Source: fixed-sequence testing; lemma B.9 without its nesting assumption.
     """
+    _check_callable(rejects)
+    if isinstance(epsilons, (str, bytes)) or not np.iterable(epsilons):
+        raise ValueError(f"epsilons must be an increasing sequence of numbers, got {epsilons!r}")
     last = -math.inf
     largest = 0.0
     for epsilon in epsilons:
@@ -285,8 +290,13 @@ def largest_rejected_in_sequence(
     return largest
 
 
+def _check_callable(rejects: Callable[[float], bool]) -> None:
+    if not callable(rejects):
+        raise ValueError(f"rejects must be a function of epsilon, got {rejects!r}")
+
+
 def _check_log_ratios(log_ratios: ArrayLike) -> NDArray[np.float64]:
-    values = np.asarray(log_ratios, dtype=np.float64)
+    values = check_numbers("log_ratios", log_ratios)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"log_ratios must have shape (n,), n >= 1, got shape {values.shape}")
     bad = np.isnan(values) | (values == np.inf)
