@@ -196,3 +196,14 @@ class TestEventBounds:
         bounds = EventBounds(8_000, 10_000, 2_000, 10_000, 0.05)
         assert bounds.renyi_lower_bound(2.0) > 0.9 * renyi_bernoulli(2.0, 0.8, 0.2)
         assert bounds.epsilon_lower_bound(0.0) > 0.95 * math.log(4.0)
+
+
+@pytest.mark.parametrize("excess", [2.3e-16, 1e-12, 1e-6])
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.3), (0.5 + 1e-6, 0.5), (1.0, 0.5), (0.9, 1e-300)])
+def test_renyi_near_order_one_is_no_rounding_error(excess, p, q):
+    divergence = p * math.log(p / q) + (1.0 - p) * (
+        math.log1p(-p) - math.log1p(-q) if p < 1.0 else 0.0
+    )
+    got = float(renyi_from_rates(1.0 + excess, p, q))
+    # D_alpha increases with alpha; here by less than 1e-4 of itself.
+    assert got == pytest.approx(divergence, rel=1e-4)

@@ -24,6 +24,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_numbers,
     check_order,
 )
 from dvrenyi_plugin.bounds.means import clopper_pearson_lower_bound, clopper_pearson_upper_bound
@@ -38,12 +39,15 @@ def renyi_from_rates(
     """
     alpha = check_order(alpha)
     p, q = _check_rates(true_positive_rate, false_positive_rate)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_sum = np.logaddexp(
-            alpha * np.log(p) + (1.0 - alpha) * np.log(q),
-            alpha * np.log1p(-p) + (1.0 - alpha) * np.log1p(-q),
-        )
-        return np.where(p > q, np.maximum(0.0, log_sum / (alpha - 1.0)), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        event = (alpha - 1.0) * (np.log(p) - np.log(q))
+        complement = (alpha - 1.0) * (np.log1p(-p) - np.log1p(-q))
+        # Near order 1 the moment is 1 + tiny and its log is divided by tiny: what rounding leaves of it is no bound.
+        near = np.log1p(p * np.expm1(event) + (1.0 - p) * np.expm1(complement))
+        far = np.logaddexp(np.log(p) + event, np.log1p(-p) + complement)
+        small = np.maximum(np.abs(event), np.abs(complement)) < 1.0
+        divergence = np.where(small, near, far) / (alpha - 1.0)
+        return np.where(p > q, np.maximum(0.0, divergence), 0.0)
 
 
 def gaussian_dp_mu_from_rates(
@@ -188,7 +192,7 @@ def _check_rates(
         ("true_positive_rate", true_positive_rate),
         ("false_positive_rate", false_positive_rate),
     ):
-        rate = np.asarray(given, dtype=np.float64)
+        rate = check_numbers(name, given)
         outside = ~((rate >= 0.0) & (rate <= 1.0))
         if outside.any():
             raise ValueError(f"{name} must be in [0, 1], got {rate[outside].flat[0]!r}")
