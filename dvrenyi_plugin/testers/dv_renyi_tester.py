@@ -40,6 +40,7 @@ from dvrenyi_plugin.interfaces import (
     renyi_threshold,
 )
 from dvrenyi_plugin.testers.bound_result import NOTHING_CERTIFIED, BoundResult
+from dvrenyi_plugin.testers.bound_tester import BoundTester
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,7 +88,7 @@ class DvRenyiPropertyTesterConfig:
         check_choice("certificate", self.certificate, tuple(_CERTIFICATES))
 
 
-class DvRenyiPropertyTester:
+class DvRenyiPropertyTester(BoundTester):
     """Property tester with a neural critic; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
 
     One object may be used for any number of audits: nothing is carried from one to the next, so the same
@@ -110,7 +111,7 @@ class DvRenyiPropertyTester:
         training = read_training_config(config.training_config)
         self._config = config
         self._alpha = _order_of(claim, config.alpha)
-        self._threshold = renyi_threshold(claim, self._alpha)
+        super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
         split_seed, critic_seed = np.random.SeedSequence(config.seed).spawn(2)
         self._split_seed = split_seed
         self._estimator = DvRenyiEstimator(
@@ -124,27 +125,6 @@ class DvRenyiPropertyTester:
             ),
             base_model,
         )
-
-    @property
-    def privacy_property(self) -> Any:
-        """The very property object that the config holds."""
-        return self._config.privacy_property
-
-    def estimate_lower_bound(
-        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> float:
-        """Returns `audit(...).lower_bound`: one-sided, 0.0 when nothing can be certified, never NaN."""
-        return self.audit(samples1, samples2, failure_probability).lower_bound
-
-    def reject_property(self, lower_bound: float) -> bool:
-        """Returns True when `lower_bound` exceeds the most that the claim allows.
-
-        Raises:
-          ValueError: `lower_bound` is NaN. A broken bound must not pass for a kept promise.
-        """
-        if math.isnan(lower_bound):
-            raise ValueError(f"lower_bound must be a number, got {lower_bound!r}")
-        return bool(lower_bound > self._threshold)
 
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
@@ -177,7 +157,7 @@ class DvRenyiPropertyTester:
             critic(fit1), critic(fit2), critic(certify1), critic(certify2)
         )
         certificate = _CERTIFICATES[self._config.certificate](
-            critic_values, self._alpha, beta, self._threshold
+            critic_values, self._alpha, beta, self._limit
         )
         point_estimate = donsker_varadhan_value(
             critic_values.certify1, critic_values.certify2, self._alpha
@@ -185,7 +165,7 @@ class DvRenyiPropertyTester:
         return BoundResult(
             lower_bound=certificate.lower_bound,
             point_estimate=max(0.0, point_estimate),
-            threshold=self._threshold,
+            threshold=self._limit,
             refuted=self.reject_property(certificate.lower_bound),
             failure_probability=beta,
             method=f"Donsker-Varadhan critic, {self._config.certificate} certificate",

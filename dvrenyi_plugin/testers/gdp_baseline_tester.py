@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
-    check_lower_bound,
     check_real,
     check_sample_pair,
     check_seed,
@@ -31,6 +30,7 @@ from dvrenyi_plugin.interfaces import (
     read_claim,
 )
 from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.bound_tester import BoundTester
 from dvrenyi_plugin.testers.threshold_rules import (
     ScoreFunction,
     count_at_every_threshold,
@@ -97,7 +97,7 @@ class _BestThreshold:
     num_candidates: int
 
 
-class GdpBaselineTester:
+class GdpBaselineTester(BoundTester):
     """The baseline that auditors of DP-SGD compare with, computed as its authors compute it.
 
     At every threshold, Clopper-Pearson upper bounds on the false-positive and false-negative rate, each at the
@@ -119,16 +119,12 @@ class GdpBaselineTester:
     def __init__(self, config: GdpBaselineTesterConfig) -> None:
         self._config = config
         self._claim = read_claim(config.privacy_property)
+        super().__init__(config.privacy_property, claim_level(self._claim))
 
-    @property
-    def privacy_property(self) -> Any:
-        """The property under test, as it was given."""
-        return self._config.privacy_property
-
-    def estimate_lower_bound(
+    def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> float:
-        """Returns the baseline's value on the claim's scale, 0.0 when mu_low is not positive.
+    ) -> BoundResult:
+        """Returns the value with mu_low, the threshold that gave it, its counts and the assumptions made.
 
         A lower confidence bound only under the assumptions in the class docstring.
 
@@ -138,16 +134,6 @@ class GdpBaselineTester:
           failure_probability: in (0, 1), one-sided, for each of the two rates; for both together with
             `held_out_threshold`.
         """
-        return self.audit(samples1, samples2, failure_probability).lower_bound
-
-    def reject_property(self, lower_bound: float) -> bool:
-        """Returns True when `lower_bound` is more than the claim allows."""
-        return check_lower_bound(lower_bound) > claim_level(self._claim)
-
-    def audit(
-        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> BoundResult:
-        """Returns the value with mu_low, the threshold that gave it, its counts and the assumptions made."""
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
         held_out = self._config.held_out_threshold
@@ -189,12 +175,11 @@ class GdpBaselineTester:
         rates = true_positives / len(certify[0]), false_positives / len(certify[1])
         delta = claim.delta if isinstance(claim, ApproximateDp) else config.delta
         lower_bound = self._on_claim_scale(mu)
-        limit = claim_level(self._claim)
         details = {
             "assumptions": f"assumes Gaussian trade-off; {how}",
             "gaussian_dp_mu": mu,
             "delta": delta,
-            "epsilon_if_gaussian": gaussian_dp_epsilon(mu, delta),
+            "epsilon_if_gaussian": mu if mu == np.inf else gaussian_dp_epsilon(mu, delta),
             "true_positives": true_positives,
             "false_positives": false_positives,
             "true_positive_rate": rates[0],
@@ -207,8 +192,8 @@ class GdpBaselineTester:
         return BoundResult(
             lower_bound=lower_bound,
             point_estimate=self._on_claim_scale(float(gaussian_dp_mu_from_rates(*rates))),
-            threshold=limit,
-            refuted=lower_bound > limit,
+            threshold=self._limit,
+            refuted=lower_bound > self._limit,
             failure_probability=beta,
             method=f"GDP baseline (assumes Gaussian trade-off; {how})",
             alpha=claim.alpha if isinstance(claim, RenyiDp) else None,

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
-    check_lower_bound,
     check_order,
     check_real,
     check_sample_pair,
@@ -28,6 +27,7 @@ from dvrenyi_plugin.bounds.theorems import (
 )
 from dvrenyi_plugin.interfaces import RenyiDp, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.bound_tester import BoundTester
 
 LogRatio = Callable[[NDArray[np.float64]], ArrayLike]
 
@@ -75,7 +75,7 @@ class LikelihoodRatioTesterConfig:
         check_seed(self.seed)
 
 
-class LikelihoodRatioTester:
+class LikelihoodRatioTester(BoundTester):
     """A tester with DP-Auditorium's interface for a mechanism whose log-likelihood ratio is known.
 
     D_alpha(law 1 || law 2) is the mean of e^{alpha log_ratio} under law 2, so only samples2 certify; samples1 are
@@ -92,36 +92,21 @@ class LikelihoodRatioTester:
             self._alpha = float(config.alpha)
         else:
             self._alpha = claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ORDER
-        self._threshold = renyi_threshold(claim, self._alpha)
+        super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
 
-    @property
-    def privacy_property(self) -> Any:
-        """The property under test, as it was given."""
-        return self._config.privacy_property
-
-    def estimate_lower_bound(
+    def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> float:
-        """Returns a one-sided lower confidence bound on D_alpha(law 1 || law 2), 0.0 when nothing is certified.
+    ) -> BoundResult:
+        """Returns a lower bound on D_alpha(law 1 || law 2); `details` holds "upper_bound" (theorem B.2) when
+        `largest_log_ratio` is known.
+
+        The upper bound is one-sided at the same failure probability, by itself: lower and upper bound hold together
+        with twice of it.
 
         Args:
           samples1: shape (n1,) or (n1, d), n1 >= 2, the numerator law.
           samples2: shape (n2,) or (n2, d), n2 >= 2, the law that the mean is taken under.
           failure_probability: one-sided, in (0, 1).
-        """
-        return self.audit(samples1, samples2, failure_probability).lower_bound
-
-    def reject_property(self, lower_bound: float) -> bool:
-        """Returns True when `lower_bound` is more than the claim allows."""
-        return check_lower_bound(lower_bound) > self._threshold
-
-    def audit(
-        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> BoundResult:
-        """Returns the bound; `details` holds "upper_bound" (theorem B.2) when `largest_log_ratio` is known.
-
-        The upper bound is one-sided at the same failure probability, by itself: lower and upper bound hold together
-        with twice of it.
         """
         beta = check_failure_probability(failure_probability)
         _, second = check_sample_pair(samples1, samples2)
@@ -144,9 +129,9 @@ class LikelihoodRatioTester:
             method = "known log ratio, Markov (theorem 3.1)"
         return BoundResult(
             lower_bound=lower_bound,
-            point_estimate=empirical_renyi_divergence(self._alpha, log_ratios),
-            threshold=self._threshold,
-            refuted=lower_bound > self._threshold,
+            point_estimate=max(0.0, empirical_renyi_divergence(self._alpha, log_ratios)),
+            threshold=self._limit,
+            refuted=lower_bound > self._limit,
             failure_probability=beta,
             method=method,
             alpha=self._alpha,

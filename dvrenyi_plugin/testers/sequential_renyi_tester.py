@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +14,7 @@ from dvrenyi_plugin._validation import (
     check_failure_probability,
     check_int,
     check_order,
+    check_orders,
     check_sample_pair,
     check_seed,
 )
@@ -27,6 +27,7 @@ from dvrenyi_plugin.bounds.eprocess import (
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.interfaces import RenyiDp, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.bound_tester import BoundTester
 
 _DEFAULT_ALPHA = 2.0
 # Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
@@ -62,7 +63,7 @@ class SequentialRenyiPropertyTesterConfig:
         claim = read_claim(self.privacy_property)
         if self.alpha is not None:
             check_order(self.alpha)
-            if self.orders:
+            if check_orders(self.orders):
                 raise ValueError(
                     f"orders must be empty when alpha is given, got {self.orders!r} and alpha {self.alpha!r}"
                 )
@@ -76,15 +77,16 @@ class SequentialRenyiPropertyTesterConfig:
     @property
     def candidate_orders(self) -> tuple[float, ...]:
         """The orders that may be tested, at least one."""
-        if self.orders:
-            return tuple(check_order(order, "orders") for order in self.orders)
+        orders = check_orders(self.orders)
+        if orders:
+            return orders
         if self.alpha is not None:
             return (float(self.alpha),)
         claim = read_claim(self.privacy_property)
         return (claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ALPHA,)
 
 
-class SequentialRenyiPropertyTester:
+class SequentialRenyiPropertyTester(BoundTester):
     """Property tester; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
 
     Nothing is carried from one audit to the next: the same samples give the same bound. For samples that are still
@@ -99,14 +101,10 @@ class SequentialRenyiPropertyTester:
 
     def __init__(self, config: SequentialRenyiPropertyTesterConfig) -> None:
         self._config = config
-        self._claim = read_claim(config.privacy_property)
+        claim = read_claim(config.privacy_property)
         self._orders = config.candidate_orders
-        self._thresholds = tuple(renyi_threshold(self._claim, order) for order in self._orders)
-
-    @property
-    def privacy_property(self) -> Any:
-        """The very property object that the config holds."""
-        return self._config.privacy_property
+        self._thresholds = tuple(renyi_threshold(claim, order) for order in self._orders)
+        super().__init__(config.privacy_property, self._thresholds[0])
 
     def estimate_lower_bound(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
@@ -117,21 +115,17 @@ class SequentialRenyiPropertyTester:
           ValueError: see `audit`; also when several orders are configured, since a bound without its order
             could not be compared with the claim.
         """
-        if len(self._orders) > 1:
-            raise ValueError(
-                f"orders must hold one order for estimate_lower_bound, got {self._orders}; use audit"
-            )
-        return self.audit(samples1, samples2, failure_probability).lower_bound
+        self._check_one_order("estimate_lower_bound")
+        return super().estimate_lower_bound(samples1, samples2, failure_probability)
 
     def reject_property(self, lower_bound: float) -> bool:
-        """Returns True when `lower_bound` exceeds the most that the claim allows at the (first) order.
+        """Returns True when `lower_bound` exceeds the most that the claim allows.
 
         Raises:
-          ValueError: `lower_bound` is NaN. A broken bound must not pass for a kept promise.
+          ValueError: `lower_bound` is NaN or no number, or several orders are configured, each with its own limit.
         """
-        if math.isnan(lower_bound):
-            raise ValueError(f"lower_bound must be a number, got {lower_bound!r}")
-        return bool(lower_bound > self._thresholds[0])
+        self._check_one_order("reject_property")
+        return super().reject_property(lower_bound)
 
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
@@ -196,13 +190,18 @@ class SequentialRenyiPropertyTester:
         Args:
           failure_probability: one-sided, in (0, 1), over all times at once.
         """
-        if len(self._orders) > 1:
-            raise ValueError(f"orders must hold one order for start, got {self._orders}")
+        self._check_one_order("start")
         return self._new_process(
             0,
             check_failure_probability(failure_probability),
             self._config.warm_up or _STREAM_WARM_UP,
         )
+
+    def _check_one_order(self, method: str) -> None:
+        if len(self._orders) > 1:
+            raise ValueError(
+                f"orders must hold one order for {method}, got {self._orders}; use audit"
+            )
 
     def _new_process(self, index: int, beta: float, warm_up: int) -> GrowthOptimalEProcess:
         return GrowthOptimalEProcess(

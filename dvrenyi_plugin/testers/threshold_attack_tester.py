@@ -12,8 +12,7 @@ from scipy.special import ndtri
 
 from dvrenyi_plugin._validation import (
     check_failure_probability,
-    check_lower_bound,
-    check_order,
+    check_orders,
     check_real,
     check_sample_pair,
     check_seed,
@@ -34,6 +33,7 @@ from dvrenyi_plugin.interfaces import (
     read_claim,
 )
 from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.bound_tester import BoundTester
 from dvrenyi_plugin.testers.threshold_rules import (
     LinearScore,
     count_at_every_threshold,
@@ -67,10 +67,8 @@ class ThresholdAttackTesterConfig:
         read_claim(self.privacy_property)
         check_seed(self.seed)
         check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
-        if len(self.orders) == 0:
+        if not check_orders(self.orders):
             raise ValueError("orders must hold at least one order > 1, got none")
-        for order in self.orders:
-            check_order(order, "orders")
         check_real("delta", self.delta, above=0.0, below=1.0)
 
 
@@ -83,7 +81,7 @@ class _Rule:
     score: LinearScore | None
 
 
-class ThresholdAttackTester:
+class ThresholdAttackTester(BoundTester):
     """A tester with DP-Auditorium's interface, built on one 0/1 rule and two binomial bounds.
 
     A seeded random part of the samples chooses the rule "score >= threshold": the score is the observation or its
@@ -106,32 +104,13 @@ class ThresholdAttackTester:
     def __init__(self, config: ThresholdAttackTesterConfig) -> None:
         self._config = config
         self._claim = read_claim(config.privacy_property)
-
-    @property
-    def privacy_property(self) -> Any:
-        """The property under test, as it was given."""
-        return self._config.privacy_property
-
-    def estimate_lower_bound(
-        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> float:
-        """Returns a one-sided lower confidence bound on the tested quantity, 0.0 when nothing is certified.
-
-        Args:
-          samples1: shape (n1,) or (n1, d), n1 >= 2, the numerator law.
-          samples2: shape (n2,) or (n2, d), n2 >= 2.
-          failure_probability: one-sided, in (0, 1).
-        """
-        return self.audit(samples1, samples2, failure_probability).lower_bound
-
-    def reject_property(self, lower_bound: float) -> bool:
-        """Returns True when `lower_bound` is more than the claim allows."""
-        return check_lower_bound(lower_bound) > claim_level(self._claim)
+        self._orders = check_orders(config.orders)
+        super().__init__(config.privacy_property, claim_level(self._claim))
 
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
     ) -> BoundResult:
-        """Returns the bound with the rule, its counts and rates, and every other bound they imply.
+        """Returns a lower bound on the tested quantity with the rule, its counts and rates, and every other bound they imply.
 
         `details` holds "true_positives", "false_positives", the realised and the bounded rates, "threshold", "sign",
         "candidate_thresholds", and, all holding jointly with the bound itself: "renyi_lower_bounds" by order,
@@ -153,15 +132,14 @@ class ThresholdAttackTester:
         )
         corner = (bounds.true_positive_rate_lower, bounds.false_positive_rate_upper)
         lower_bound = float(self._quantity(*corner))
-        limit = claim_level(self._claim)
         both = isinstance(self._claim, (PureDp, ApproximateDp))
         return BoundResult(
             lower_bound=lower_bound,
             point_estimate=float(
                 self._quantity(bounds.true_positive_rate, bounds.false_positive_rate)
             ),
-            threshold=limit,
-            refuted=lower_bound > limit,
+            threshold=self._limit,
+            refuted=lower_bound > self._limit,
             failure_probability=beta,
             method="0/1 attack, held-out threshold, joint Clopper-Pearson",
             alpha=self._order(*corner),
@@ -177,7 +155,7 @@ class ThresholdAttackTester:
     ) -> MappingProxyType[str, Any]:
         claim = self._claim
         delta = claim.delta if isinstance(claim, ApproximateDp) else self._config.delta
-        orders = self._config.orders
+        orders = self._orders
         if isinstance(claim, RenyiDp):
             orders = (claim.alpha, *orders)
         details: dict[str, Any] = {
@@ -254,7 +232,7 @@ class ThresholdAttackTester:
         return np.stack(
             [
                 renyi_from_rates(order, true_positive_rate, false_positive_rate) / order
-                for order in self._config.orders
+                for order in self._orders
             ]
         )
 
@@ -264,7 +242,7 @@ class ThresholdAttackTester:
                 return alpha
             case ZeroConcentratedDp():
                 curve = self._scaled_renyi_curve(true_positive_rate, false_positive_rate)
-                return float(self._config.orders[int(curve.argmax())])
+                return float(self._orders[int(curve.argmax())])
             case _:
                 return None
 
