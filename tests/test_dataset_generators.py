@@ -35,7 +35,7 @@ def rows_only_in(first: Any, second: Any) -> int:
 
 def test_constant_pair_is_handed_back_itself() -> None:
     first, second = object(), object()
-    generator = ConstantDatasetGenerator(first, second)
+    generator = ConstantDatasetGenerator((first, second))
     assert generator(None) == generator(3.0) == (first, second)
 
 

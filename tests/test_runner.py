@@ -28,7 +28,7 @@ from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp
 from dvrenyi_plugin.mechanisms import GaussianMechanism, GaussianMechanismConfig
 from dvrenyi_plugin.testers import ThresholdAttackTester, ThresholdAttackTesterConfig
 
-PAIR = ConstantDatasetGenerator(np.zeros(1), np.array([0.0, 1.0]))
+PAIR = ConstantDatasetGenerator((np.zeros(1), np.array([0.0, 1.0])))
 CLAIM = PrivacyProperty(renyi_dp=RenyiDp(alpha=2.0, epsilon=1.0))
 
 
@@ -297,7 +297,7 @@ class TestResuming:
         with pytest.raises(ValueError, match="got others in trial 0"):
             run(
                 ScriptedTester([0.0] * 6),
-                generator=ConstantDatasetGenerator(np.zeros(1), np.full(2, 2.0)),
+                generator=ConstantDatasetGenerator((np.zeros(1), np.full(2, 2.0))),
                 state_path=path,
             )
 

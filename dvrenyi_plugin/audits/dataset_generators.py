@@ -30,12 +30,11 @@ class ConstantDatasetGenerator:
     """Proposes one pair, always: the worst case that the user knows.
 
     Args:
-      dataset1: first dataset.
-      dataset2: its neighbour. That they are neighbours is the user's word.
+      dataset_pair: two neighbours. That they are neighbours is the user's word.
     """
 
-    def __init__(self, dataset1: Any, dataset2: Any) -> None:
-        self._pair = (dataset1, dataset2)
+    def __init__(self, dataset_pair: NeighboringDatasets[Any]) -> None:
+        self._pair = dataset_pair
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns the pair, whatever the last estimate was."""
