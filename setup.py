@@ -50,6 +50,7 @@ setuptools.setup(
     entry_points={
         "console_scripts": [
             "dvrenyi-audit-dpsgd = dvrenyi_plugin.binaries.audit_dpsgd:run",
+            "dvrenyi-compare-testers = dvrenyi_plugin.binaries.compare_testers:run",
             "dvrenyi-audit-shk = dvrenyi_plugin.binaries.audit_shk:run",
             "dvrenyi-plan-audit = dvrenyi_plugin.binaries.plan_audit:run",
         ]
