@@ -280,6 +280,11 @@ def _largest_divergence(claim: Claim, alpha: float) -> float:
             )
 
 
+def default_order(claim: Claim) -> float:
+    """Returns the order to test a claim at when none is given: a Rényi DP claim's own, 2 for any other."""
+    return float(claim.alpha) if isinstance(claim, RenyiDp) else 2.0
+
+
 def claim_level(claim: Claim) -> float:
     """Returns the claim's own number: epsilon of Rényi, pure and (epsilon, delta)-DP, mu or rho."""
     match claim:
@@ -325,6 +330,7 @@ __all__ = [
     "as_privacy_property",
     "check_num_samples",
     "claim_level",
+    "default_order",
     "read_claim",
     "read_training_config",
     "renyi_threshold",

@@ -19,6 +19,7 @@ from dvrenyi_plugin.interfaces import (
     as_privacy_property,
     check_num_samples,
     claim_level,
+    default_order,
     read_claim,
     read_training_config,
     renyi_threshold,
@@ -248,3 +249,8 @@ def test_everything_exported_exists():
     assert sorted(interfaces.__all__) == sorted(set(interfaces.__all__))
     for name in interfaces.__all__:
         assert hasattr(interfaces, name)
+
+
+def test_default_order_is_the_claims_own_or_two():
+    assert default_order(RenyiDp(1.25, 0.7)) == 1.25
+    assert default_order(GaussianDp(1.0)) == default_order(PureDp(0.1)) == 2.0

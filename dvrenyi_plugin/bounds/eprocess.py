@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from dvrenyi_plugin._validation import (
     check_epsilon,
@@ -29,6 +28,7 @@ from dvrenyi_plugin._validation import (
     check_real,
     check_samples,
 )
+from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.bounds.growth_optimal import best_bets, interpolate_bets, log_factors
 from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
 
@@ -75,7 +75,8 @@ class GrowthOptimalEProcess:
       claims: further epsilons to test, each >= 0; a claim is exceeded by `lower_bound` exactly when its own
         null, and every smaller one of the grid, is rejected.
       epsilons: shape (k,), increasing positive grid of nulls.
-      fit: returns an estimate of log dQ/dP from past samples, and its name.
+      fit: returns an estimate of log dQ/dP from past samples, and its name. The estimate must treat its rows one
+        by one: a value that depends on the other rows would look ahead.
       warm_up: pairs seen before the first bet, >= 2.
       refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this factor, > 1.
       num_cells: values of the log ratio that are told apart, >= 2; by default more as more pairs are seen.
@@ -240,10 +241,8 @@ class GrowthOptimalEProcess:
         log_ratio = self.fitted_log_ratio()
         return max(
             0.0,
-            _variational_value(
-                self._alpha,
-                log_ratio(self._past[0].array),
-                log_ratio(self._past[1].array),
+            donsker_varadhan_value(
+                log_ratio(self._past[0].array), log_ratio(self._past[1].array), self._alpha
             ),
         )
 
@@ -270,7 +269,7 @@ class GrowthOptimalEProcess:
         weights_q = np.bincount(_nearest_cell(values_q, low, high, cells), minlength=cells)
         weights_p = np.bincount(_nearest_cell(values_p, low, high, cells), minlength=cells)
         # A null far above the estimated divergence earns nothing; the factor 2 leaves room for a poor estimate.
-        largest = 2.0 * max(0.0, _variational_value(self._alpha, values_q, values_p)) + 0.05
+        largest = 2.0 * max(0.0, donsker_varadhan_value(values_q, values_p, self._alpha)) + 0.05
         open_nulls = np.flatnonzero(~self._rejected & (self._epsilons <= largest))
         if open_nulls.size == 0:
             return
@@ -399,12 +398,6 @@ def _default_num_cells(pairs: int) -> int:
     """The loss of growth is quadratic in the cell width, and what a pair earns near the bound falls like
     1 / pairs; beyond 512 cells (some 16,000 pairs) nothing more was gained at 50,000 pairs."""
     return int(min(512.0, max(64.0, 4.0 * math.sqrt(pairs))))
-
-
-def _variational_value(alpha: float, log_ratio_q: Array, log_ratio_p: Array) -> float:
-    numerator = float(logsumexp((alpha - 1.0) * log_ratio_q)) - math.log(log_ratio_q.size)
-    denominator = float(logsumexp(alpha * log_ratio_p)) - math.log(log_ratio_p.size)
-    return alpha / (alpha - 1.0) * numerator - denominator
 
 
 def sample_size_warm_up(num_pairs: int) -> int:

@@ -13,28 +13,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-
-def donsker_varadhan_value(
-    critic_q: NDArray[np.float64], critic_p: NDArray[np.float64], alpha: float
-) -> float:
-    """Returns V(T) of two samples, a point estimate on the D_alpha scale.
-
-    Without noise it is at most D_alpha; on samples it can exceed it, and on samples the critic was fitted
-    to it usually does. It can be negative.
-
-    Args:
-      critic_q: critic values on the sample of the numerator law, shape (n,).
-      critic_p: critic values on the sample of the denominator law, shape (m,).
-      alpha: Rényi order, > 1.
-    """
-    numerator = float(logsumexp((alpha - 1.0) * critic_q)) - math.log(critic_q.size)
-    denominator = float(logsumexp(alpha * critic_p)) - math.log(critic_p.size)
-    return alpha / (alpha - 1.0) * numerator - denominator
+from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value as donsker_varadhan_value
 
 
 def log_mean_exp(values: torch.Tensor) -> torch.Tensor:

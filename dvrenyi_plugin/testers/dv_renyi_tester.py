@@ -24,6 +24,7 @@ from dvrenyi_plugin._validation import (
     check_sample_pair,
     check_seed,
 )
+from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.bounds.means import betting_lower_bound, betting_upper_bound
 from dvrenyi_plugin.critics.dv_estimator import (
@@ -31,10 +32,9 @@ from dvrenyi_plugin.critics.dv_estimator import (
     DvRenyiEstimator,
     DvRenyiEstimatorConfig,
 )
-from dvrenyi_plugin.critics.objective import donsker_varadhan_value
 from dvrenyi_plugin.interfaces import (
-    RenyiDp,
     TrainingConfig,
+    default_order,
     read_claim,
     read_training_config,
     renyi_threshold,
@@ -45,7 +45,6 @@ from dvrenyi_plugin.testers.bound_tester import BoundTester
 if TYPE_CHECKING:
     from torch import nn
 
-_DEFAULT_ALPHA = 2.0
 _MIN_SAMPLES = 2 * MIN_SAMPLES
 _RANGE_QUANTILES = (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1)
 _NUM_SCALES = 7
@@ -81,7 +80,7 @@ class DvRenyiPropertyTesterConfig:
         if self.alpha is not None:
             check_order(self.alpha)
         claim = read_claim(self.privacy_property)
-        renyi_threshold(claim, _order_of(claim, self.alpha))
+        renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
         read_training_config(self.training_config)
         check_seed(self.seed)
         check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
@@ -110,7 +109,7 @@ class DvRenyiPropertyTester(BoundTester):
         claim = read_claim(config.privacy_property)
         training = read_training_config(config.training_config)
         self._config = config
-        self._alpha = _order_of(claim, config.alpha)
+        self._alpha = default_order(claim) if config.alpha is None else float(config.alpha)
         super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
         split_seed, critic_seed = np.random.SeedSequence(config.seed).spawn(2)
         self._split_seed = split_seed
@@ -319,9 +318,3 @@ def _split(
     order = rng.permutation(len(samples))
     num_fit = min(len(samples) - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * len(samples))))
     return samples[order[:num_fit]], samples[order[num_fit:]]
-
-
-def _order_of(claim: Any, alpha: float | None) -> float:
-    if alpha is not None:
-        return float(alpha)
-    return claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ALPHA

@@ -25,13 +25,11 @@ from dvrenyi_plugin.bounds.theorems import (
     empirical_renyi_divergence,
     markov_lower_bound,
 )
-from dvrenyi_plugin.interfaces import RenyiDp, read_claim, renyi_threshold
+from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester
 
 LogRatio = Callable[[NDArray[np.float64]], ArrayLike]
-
-_DEFAULT_ORDER = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +68,7 @@ class LikelihoodRatioTesterConfig:
             )
         if self.alpha is not None:
             check_order(self.alpha)
-        order = claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ORDER
-        renyi_threshold(claim, order if self.alpha is None else self.alpha)
+        renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
         check_seed(self.seed)
 
 
@@ -88,10 +85,7 @@ class LikelihoodRatioTester(BoundTester):
     def __init__(self, config: LikelihoodRatioTesterConfig) -> None:
         self._config = config
         claim = read_claim(config.privacy_property)
-        if config.alpha is not None:
-            self._alpha = float(config.alpha)
-        else:
-            self._alpha = claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ORDER
+        self._alpha = default_order(claim) if config.alpha is None else float(config.alpha)
         super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
 
     def audit(

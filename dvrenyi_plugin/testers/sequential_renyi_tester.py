@@ -25,11 +25,10 @@ from dvrenyi_plugin.bounds.eprocess import (
     sample_size_warm_up,
 )
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
-from dvrenyi_plugin.interfaces import RenyiDp, read_claim, renyi_threshold
+from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester
 
-_DEFAULT_ALPHA = 2.0
 # Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
 _STREAM_WARM_UP = 30
 
@@ -82,8 +81,7 @@ class SequentialRenyiPropertyTesterConfig:
             return orders
         if self.alpha is not None:
             return (float(self.alpha),)
-        claim = read_claim(self.privacy_property)
-        return (claim.alpha if isinstance(claim, RenyiDp) else _DEFAULT_ALPHA,)
+        return (default_order(read_claim(self.privacy_property)),)
 
 
 class SequentialRenyiPropertyTester(BoundTester):
