@@ -44,6 +44,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     """Returns the totals, the comparisons with other Rényi testers, and every cell."""
     return [
         _totals_table(comparison),
+        _power_table(comparison),
         *_head_to_head_tables(comparison),
         _cells_table(summarise(comparison)),
     ]
@@ -164,6 +165,33 @@ def _totals_table(comparison: Comparison) -> Table:
         ),
         tuple(rows),
     )
+
+
+def _power_table(comparison: Comparison) -> Table:
+    summaries = summarise(comparison)
+    cells = {(s.mechanism, s.num_samples, s.tester): s for s in summaries}
+    rows = dict.fromkeys((s.mechanism, s.num_samples) for s in summaries)
+    return Table(
+        "Power and false alarms",
+        "Share of audits that refuted the broken mechanism / share that refuted the honest one. NaN: some bounds were no"
+        " number. -: not run, or no result (see every cell).",
+        ("mechanism", "samples", *comparison.testers),
+        tuple(
+            (
+                mechanism,
+                str(size),
+                *(_power_cell(cells.get((mechanism, size, t))) for t in comparison.testers),
+            )
+            for mechanism, size in rows
+        ),
+    )
+
+
+def _power_cell(summary: CellSummary | None) -> str:
+    if summary is None or (summary.power is None and summary.false_alarms is None):
+        return _NONE
+    text = f"{number(summary.power)} / {number(summary.false_alarms)}"
+    return f"{text} NaN" if summary.invalid else text
 
 
 def _head_to_head_tables(comparison: Comparison) -> Iterable[Table]:

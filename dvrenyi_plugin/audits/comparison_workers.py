@@ -160,7 +160,7 @@ def _serve(
     log_path: str | None,
 ) -> None:
     # Testers print: progress bars, warnings of their libraries.
-    log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(log, 1)
     os.dup2(log, 2)
     if prepare is not None:

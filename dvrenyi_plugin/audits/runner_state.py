@@ -117,10 +117,19 @@ def write_atomically(path: str, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        # mkstemp makes private files; a result is an ordinary one.
+        os.chmod(temporary, _ordinary_mode())
         os.replace(temporary, path)
     except BaseException:
         os.remove(temporary)
         raise
+
+
+def _ordinary_mode() -> int:
+    # There is no way to read the mask but to set it.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _finite_or_text(value: float) -> float | str:
