@@ -89,7 +89,15 @@ CELLS: dict[str, tuple[Callable[[], KnownPair], int, int]] = {
     "discrete": (_closest_discrete, 200, 200),
     "unequal counts": (lambda: gaussian(1.0), 120, 400),
 }
-TESTERS = ("sequential", "threshold", "markov", "bounded", "dv_renyi", "gdp_baseline")
+TESTERS = (
+    "sequential",
+    "threshold",
+    "markov",
+    "bounded",
+    "dv_eprocess",
+    "dv_betting",
+    "gdp_baseline",
+)
 _NETWORK_CELLS = ("null", "at the claim, least favourable", "heavy tails", "ties", "discrete")
 
 
@@ -109,8 +117,12 @@ def _make(tester: str, claim: PrivacyProperty, pair: KnownPair, seed: int) -> An
     match tester:
         case "threshold":
             return ThresholdAttackTester(ThresholdAttackTesterConfig(claim, seed=seed))
-        case "dv_renyi":
-            made = DvRenyiPropertyTester(DvRenyiPropertyTesterConfig(claim, seed=seed))
+        case "dv_eprocess" | "dv_betting":
+            made = DvRenyiPropertyTester(
+                DvRenyiPropertyTesterConfig(
+                    claim, certificate=tester.removeprefix("dv_"), seed=seed
+                )
+            )
             # The critic does not depend on the failure probability: train it once for all three.
             made._estimator = _TrainedOnce(made._estimator)
             return made
@@ -189,7 +201,7 @@ def chunks(testers: Sequence[str], cells: Sequence[str], limits: tuple[int, int]
     """
     planned = []
     for tester in testers:
-        network = tester == "dv_renyi"
+        network = tester.startswith("dv_")
         size = _NETWORK_CHUNK if network else _CHUNK
         for cell in cells:
             if network and cell not in _NETWORK_CELLS:
