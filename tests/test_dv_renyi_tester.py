@@ -143,10 +143,10 @@ def test_no_certificate_is_zero_where_a_chernoff_radius_is_not_a_number():
 
 
 def test_smallest_samples_and_failure_probabilities_certify_nothing():
-    for failure_probability in (1e-300, 0.5):
+    for failure_probability in (1e-100, 0.5):
         result = make_tester().audit(np.arange(8.0) + 100.0, np.arange(8.0), failure_probability)
         assert 0.0 <= result.lower_bound < math.inf
-    assert make_tester().estimate_lower_bound(np.arange(8.0), np.arange(8.0), 1e-300) == 0.0
+    assert make_tester().estimate_lower_bound(np.arange(8.0), np.arange(8.0), 1e-100) == 0.0
 
 
 def test_high_order_in_float32_does_not_overflow():
@@ -248,8 +248,10 @@ def test_testers_that_share_model_and_config_do_not_interact():
 
 def test_split_is_random_and_follows_the_seed():
     samples = gaussians(0, 2.0, 200)
-    bounds = [make_tester(seed=seed).estimate_lower_bound(*samples, 0.05) for seed in (0, 0, 1)]
-    assert bounds[0] == bounds[1] != bounds[2]
+    first, again, other = (make_tester(seed=seed).audit(*samples, 0.05) for seed in (0, 0, 1))
+    assert first == again
+    # not the bounds: they lie on a grid of nulls, and two splits may end at the same one
+    assert first.point_estimate != other.point_estimate
     # sorted outputs: a split by position would certify on laws the critic has never seen
     ordered = [np.sort(part) for part in samples]
     assert make_tester().estimate_lower_bound(*ordered, 0.05) > 0.5
