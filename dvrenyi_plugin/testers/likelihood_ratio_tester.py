@@ -79,6 +79,10 @@ class LikelihoodRatioTester(BoundTester):
     checked and left unused. White-box by nature: use it to check a mechanism against its own density, or the other
     testers against an oracle.
 
+    The log ratio belongs to one order of the laws: with the samples swapped it has the wrong sign and the bound does
+    not hold. DP-Auditorium's runner calls a tester in both orders; there, take the smaller bound of two testers, one
+    with the log ratio and one with its negative (docs/dp_auditorium.md).
+
     Source: Kim, Varshney and Alabi (2026), theorems 3.1, B.2 and B.3.
     """
 
