@@ -79,7 +79,9 @@ def bound_of(method: str, pair: KnownPair, alpha: float, q: np.ndarray, p: np.nd
         return _radius_bound(pair, alpha, q, p)
     tester = {
         "ours": lambda: SequentialRenyiPropertyTester(SequentialRenyiPropertyTesterConfig(claim)),
-        "betting": lambda: DvRenyiPropertyTester(DvRenyiPropertyTesterConfig(claim)),
+        "betting": lambda: DvRenyiPropertyTester(
+            DvRenyiPropertyTesterConfig(claim, certificate="betting")
+        ),
         "threshold": lambda: ThresholdAttackTester(ThresholdAttackTesterConfig(claim)),
     }[method]()
     return tester.estimate_lower_bound(q, p, FAILURE_PROBABILITY)
