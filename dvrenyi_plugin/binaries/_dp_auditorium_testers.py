@@ -1,12 +1,17 @@
 """DP-Auditorium's four testers in the comparison, each at settings that suit these mechanisms.
 
 Registered only where DP-Auditorium can be imported. Every audit gets new configs and a new Keras model, because a tester
-changes both: it appends a layer to the model and overwrites a bound in the config.
+changes both: it appends a layer to the model and overwrites a bound in the config. Their networks take samples as they come,
+and losses of trained models that differ in the fourth digit would be one point to them; so samples of one column are first
+mapped to [-2, 2] by the range of samples that are not part of the test, which changes no divergence.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dvrenyi_plugin.audits.registry import DELTA, TesterTask, register_tester
 
@@ -34,13 +39,14 @@ def hockey_stick(task: TesterTask) -> Any:
     from dp_auditorium.testers import hockey_stick_tester
 
     _seed_keras(task.seed)
-    return hockey_stick_tester.HockeyStickPropertyTester(
+    tester = hockey_stick_tester.HockeyStickPropertyTester(
         property_tester_config.HockeyStickPropertyTesterConfig(
             training_config=_training_config(1.0),
             approximate_dp=_approximate_dp(task),
         ),
         hockey_stick_tester.make_default_hs_base_model(),
     )
+    return _Rescaled(tester, task)
 
 
 @register_tester("dpa_histogram", family=FAMILY, scale=DELTA, quick=False)
@@ -84,7 +90,7 @@ def _renyi(task: TesterTask, bound: float) -> Any:
     claim = task.renyi.renyi_dp
     assert claim is not None
     _seed_keras(task.seed)
-    return renyi_tester.RenyiPropertyTester(
+    tester = renyi_tester.RenyiPropertyTester(
         property_tester_config.RenyiPropertyTesterConfig(
             alpha=claim.alpha,
             training_config=_training_config(bound),
@@ -94,6 +100,31 @@ def _renyi(task: TesterTask, bound: float) -> Any:
         ),
         renyi_tester.make_default_renyi_base_model(),
     )
+    return _Rescaled(tester, task)
+
+
+class _Rescaled:
+    """A tester that sees samples of one column on the scale its network expects."""
+
+    def __init__(self, tester: Any, task: TesterTask) -> None:
+        self._tester = tester
+        low, high = task.output_range if task.dimension == 1 else (-2.0, 2.0)
+        self._centre, self._scale = (low + high) / 2.0, 4.0 / (high - low)
+
+    @property
+    def privacy_property(self) -> Any:
+        return self._tester.privacy_property
+
+    def estimate_lower_bound(
+        self, samples1: NDArray[Any], samples2: NDArray[Any], failure_probability: float
+    ) -> float:
+        first, second = (
+            (np.asarray(samples) - self._centre) * self._scale for samples in (samples1, samples2)
+        )
+        return float(self._tester.estimate_lower_bound(first, second, failure_probability))
+
+    def reject_property(self, lower_bound: float) -> bool:
+        return bool(self._tester.reject_property(lower_bound))
 
 
 def _training_config(bound: float) -> Any:
