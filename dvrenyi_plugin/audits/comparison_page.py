@@ -18,7 +18,7 @@ from dvrenyi_plugin.audits.comparison_tables import (
 )
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2em auto; max-width: 1150px; padding: 0 1em; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2em auto; max-width: 1200px; padding: 0 1em; }
 h1 { font-size: 1.6em; } h2 { font-size: 1.2em; margin-top: 2em; }
 p.note { color: #555; max-width: 52em; }
 .scroll { overflow-x: auto; }
@@ -26,14 +26,25 @@ table { border-collapse: collapse; font-size: 13px; }
 th, td { padding: 3px 9px; border-bottom: 1px solid #e3e3e3; text-align: right; white-space: nowrap; }
 th { background: #f4f4f4; font-weight: 600; }
 td.text, th.text { text-align: left; }
-td.heat { text-align: center; border: 1px solid #fff; min-width: 5.2em; }
+th.wrap { white-space: normal; text-align: center; vertical-align: bottom; }
+td.heat { text-align: center; border: 1px solid #fff; min-width: 4.8em; }
 td.heat small { display: block; opacity: .75; }
 svg { max-width: 100%; height: auto; }
 """
 _NUMBER = re.compile(r"-?\d*\.?\d+(e[+-]?\d+)?|-|nan|inf")
 # Colour-blind safe (Okabe and Ito), with markers, so that no curve depends on its colour alone.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D3B")
-_MARKERS = "osD^vPX*"
+_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#8A6D3B",
+    "#7F7F7F",
+)
+_MARKERS = "osD^vPX*h"
 
 
 def to_html(comparison: Comparison, title: str) -> str:
@@ -71,7 +82,10 @@ def _heat_map(comparison: Comparison, summaries: Sequence[CellSummary]) -> list[
     for summary in summaries:
         largest[summary.mechanism] = max(largest.get(summary.mechanism, 0), summary.num_samples)
     cells = {(s.mechanism, s.tester): s for s in summaries if s.num_samples == largest[s.mechanism]}
-    head = "".join(f"<th>{html.escape(tester)}</th>" for tester in comparison.testers)
+    head = "".join(
+        f'<th class="wrap">{html.escape(tester).replace("_", "_<wbr>")}</th>'
+        for tester in comparison.testers
+    )
     lines = [
         "<h2>Power and false alarms at the largest sample size</h2>",
         '<p class="note">Large figure and colour: share of audits that refute the broken mechanism. Small figure: share that'
