@@ -148,7 +148,9 @@ class TestTrials:
         with pytest.raises(ValueError, match=r"got nan in trial 0 \(dataset"):
             run(ScriptedTester(values))
 
-    @pytest.mark.parametrize("value", [None, "x", np.array([1.0, 2.0])])
+    @pytest.mark.parametrize(
+        "value", [None, "x", "0.5", True, np.array([1.0, 2.0]), np.array([0.5]), 1j]
+    )
     def test_what_is_no_number_is_refused(self, value: Any) -> None:
         with pytest.raises(ValueError, match="property_tester must return a number"):
             run(ScriptedTester([value, 0.0]))
@@ -198,12 +200,96 @@ class TestTrials:
             {"max_num_trials": 0},
             {"num_samples": 0},
             {"failure_probability": 0.0},
+            {"failure_probability": math.nan},
+            {"failure_probability": 1.0},
             {"post_processing": 3},
+            {"state_path": ""},
+            {"state_path": 3},
         ],
     )
     def test_config_is_checked(self, changes: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=next(iter(changes))):
             config(**changes)
+
+
+class SumTester(ScriptedTester):
+    """Returns the difference of the means, after which both arguments are spoilt."""
+
+    def estimate_lower_bound(self, samples1: Any, samples2: Any, failure_probability: float) -> Any:
+        difference = float(samples2.mean() - samples1.mean())
+        samples1[:] = samples2[:] = 0.0
+        return difference
+
+
+class TestUntidyParts:
+    """Testers and mechanisms that would spoil a test if they were trusted."""
+
+    def test_tester_that_changes_its_arguments_spoils_nothing(self) -> None:
+        result = run(SumTester([]), lambda dataset, count: np.arange(count) + 3.0 * np.sum(dataset))
+        assert result.trials[0].lower_bounds == (3.0, -3.0)
+
+    def test_mechanism_may_fill_one_buffer_again_and_again(self) -> None:
+        class Buffered:
+            def __init__(self) -> None:
+                self._buffer = np.zeros((5, 1))
+                self._calls = 0
+
+            def __call__(self, dataset: Any, num_samples: int) -> Any:
+                self._calls += 1
+                self._buffer[:] = 3.0 * np.sum(dataset)
+                self._buffer[0, 0] += self._calls / 1000.0
+                return self._buffer
+
+        result = run(SumTester([], threshold=9.0), Buffered(), max_num_trials=1)
+        assert result.lower_bound == pytest.approx(3.0, abs=0.01)
+
+    def test_mechanism_that_seeds_itself_at_every_call_is_refused(self) -> None:
+        def seeded(dataset: Any, count: int) -> Any:
+            return np.sum(dataset) + np.random.default_rng(0).normal(size=(count, 1))
+
+        def seeded_bits(dataset: Any, count: int) -> Any:
+            return np.random.default_rng(0).integers(0, 2, size=(count, 1))
+
+        for mechanism in (seeded, seeded_bits):
+            with pytest.raises(ValueError, match="fresh samples at every call"):
+                run(ScriptedTester([0.0] * 6), mechanism, num_samples=100)
+        # Equal samples by chance are none of its fault: few bits, or one value.
+        run(ScriptedTester([0.0] * 6), seeded_bits)
+        run(ScriptedTester([0.0] * 6), lambda dataset, count: np.zeros((count, 2)))
+
+    def test_mechanism_that_changes_its_dataset_is_refused(self) -> None:
+        def sorts(dataset: Any, count: int) -> Any:
+            dataset.sort()
+            return np.zeros((count, 1))
+
+        pair = ConstantDatasetGenerator((np.array([2.0, 1.0]), np.array([2.0, 1.0, 0.0])))
+        with pytest.raises(ValueError, match="leave its dataset as it is"):
+            run(ScriptedTester([0.0] * 6), sorts, pair)
+
+    def test_samples_that_are_nan_are_refused_unless_post_processing_maps_them(self) -> None:
+        def diverges(dataset: Any, count: int) -> Any:
+            return np.where(np.arange(count) == 3, np.nan, 0.0)[:, np.newaxis]
+
+        with pytest.raises(
+            ValueError, match="no NaN, got some in 1 of 5 samples, the first at index 3"
+        ):
+            run(ScriptedTester([0.0] * 6), diverges)
+        run(ScriptedTester([0.0] * 6), diverges, post_processing=np.nan_to_num)
+
+    def test_post_processing_that_mixes_rows_is_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"post_processing must return 5 samples, got shape \(1,"
+        ):
+            run(ScriptedTester([0.0] * 6), post_processing=lambda x: x.mean(axis=0, keepdims=True))
+
+    @pytest.mark.parametrize("verdict", [None, "no"])
+    def test_verdict_that_is_none_is_refused(self, verdict: Any) -> None:
+        class Forgets(ScriptedTester):
+            def reject_property(self, lower_bound: float) -> Any:
+                return verdict
+
+        with pytest.raises(ValueError, match="reject_property must return a bool"):
+            run(Forgets([0.0, 5.0]))
 
 
 class InterruptedTestError(Exception):
@@ -307,7 +393,9 @@ class TestResuming:
             "",
             "[]",
             '{"version": 1, "test": {}, "trials": [{}]}',
-            '{"version": 2, "test": {}, "trials": []}',
+            '{"version": 1, "test": {}, "trials": []}',
+            '{"version": 2, "test": [1], "trials": []}',
+            '{"version": 2, "test": {}, "trials": 3}',
         ],
     )
     def test_broken_file_is_refused(self, tmp_path: Path, text: str) -> None:
@@ -315,6 +403,7 @@ class TestResuming:
         path.write_text(text)
         with pytest.raises(ValueError, match="state_path"):
             run(ScriptedTester([]), state_path=str(path))
+        assert path.read_text() == text
 
     def test_saved_nan_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "state.json"
@@ -322,3 +411,77 @@ class TestResuming:
         path.write_text(path.read_text().replace("2.0", "NaN", 1))
         with pytest.raises(ValueError, match="state_path"):
             run(ScriptedTester([]), state_path=str(path))
+
+    def test_state_of_other_parts_is_refused_and_kept(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.json"
+
+        def search(noise_scale: float = 1.0, fit_fraction: float = 0.2, process: Any = None) -> Any:
+            tester = ThresholdAttackTester(
+                ThresholdAttackTesterConfig(privacy_property=CLAIM, fit_fraction=fit_fraction)
+            )
+            mechanism = GaussianMechanism(GaussianMechanismConfig(noise_scale=noise_scale))
+            changes = {"num_samples": 50, "state_path": str(path), "post_processing": process}
+            return run(tester, mechanism, **changes)
+
+        search()
+        text = path.read_text()
+        for changes, name in (
+            ({"noise_scale": 0.1}, "mechanism"),
+            ({"fit_fraction": 0.3}, "tester"),
+            ({"process": np.abs}, "post_processing"),
+        ):
+            with pytest.raises(ValueError, match=f"another test: its {name} is"):
+                search(**changes)  # type: ignore[arg-type]
+        assert path.read_text() == text
+        assert search().num_resumed_trials == 3
+
+    def test_numpy_settings_can_be_saved(self, tmp_path: Path) -> None:
+        settings = {
+            "max_num_trials": np.int64(2),
+            "num_samples": np.int32(5),
+            "failure_probability": np.float32(0.5),
+        }
+        for resumed in (0, 2):
+            result = run(ScriptedTester([0.0] * 4), state_path=str(tmp_path / "s"), **settings)
+            assert result.num_resumed_trials == resumed
+
+    def test_file_that_cannot_be_written_is_noticed_before_any_trial(self, tmp_path: Path) -> None:
+        tester = ScriptedTester([0.0] * 6)
+        with pytest.raises(OSError, match=r"state_path '.*nowhere/state' cannot be written"):
+            run(tester, state_path=str(tmp_path / "nowhere" / "state"))
+        assert tester.asked == []
+
+    def test_file_of_another_process_is_not_overwritten(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.json"
+
+        class Meets(ScriptedTester):
+            """While this test runs, another one with the same file finishes a trial."""
+
+            def estimate_lower_bound(self, *arguments: Any) -> Any:
+                if not self.asked:
+                    run(ScriptedTester([0.7] * 6), mechanism, state_path=str(path))
+                self.asked.append(0.0)
+                return 0.0
+
+        mechanism = UniformMechanism(0)
+        with pytest.raises(ValueError, match="one test, one file, one process"):
+            run(Meets([]), mechanism, state_path=str(path))
+        assert "0.7" in path.read_text()
+
+    def test_file_without_a_trial_binds_nobody(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "state.json")
+        with pytest.raises(ValueError, match="must return a number"):
+            run(ScriptedTester([math.nan]), state_path=path)
+        assert (
+            run(ScriptedTester([0.0] * 6), num_samples=7, state_path=path).num_resumed_trials == 0
+        )
+
+    def test_stops_when_a_refutation_was_saved_earlier(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "state.json")
+        with pytest.raises(ValueError, match="must return a number"):
+            run(
+                ScriptedTester([2.0, 0.0, 0.0, 0.0, math.nan]),
+                state_path=path,
+                stop_on_refutation=False,
+            )
+        assert run(ScriptedTester([]), state_path=path).num_inspected_trials == 2

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
-import math
-import pickle
+import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_failure_probability, check_int
+from dvrenyi_plugin.audits.runner_checks import (
+    FreshSamples,
+    check_estimate,
+    check_no_nan,
+    check_pair,
+    check_rows,
+    check_unchanged,
+    check_verdict,
+    datasets_digest,
+    describe,
+    without_addresses,
+)
 from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
 from dvrenyi_plugin.interfaces import DatasetGenerator, Mechanism, PropertyTester
 
@@ -35,7 +44,8 @@ class PrivacyTestRunnerConfig:
         failure_probability / (2 max_num_trials): two directions a trial.
       stop_on_refutation: False goes on to the last trial, to see every bound.
       post_processing: applied to samples of shape (num_samples, k) before the tester sees them; None leaves them
-        alone. It must not depend on the samples of the test: a fixed function can only lower a divergence.
+        alone. It must turn each row into one row, by a function that does not depend on the samples of the test: then
+        it can only lower a divergence.
       state_path: file that holds every finished trial, written after each; a test that finds it goes on from
         there. None keeps nothing.
     """
@@ -53,6 +63,9 @@ class PrivacyTestRunnerConfig:
         check_failure_probability(self.failure_probability)
         if self.post_processing is not None and not callable(self.post_processing):
             raise ValueError(f"post_processing must be callable, got {self.post_processing!r}")
+        path = self.state_path
+        if path is not None and not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
+            raise ValueError(f"state_path must be a file's path or None, got {path!r}")
 
     @property
     def failure_probability_of_each_bound(self) -> float:
@@ -208,21 +221,27 @@ class PrivacyTestRunner:
 
         Raises:
           ValueError: the tester returned NaN or no number (in either direction), the mechanism another number
-            of samples, or the state file belongs to another test.
+            of samples, NaN, the same samples twice, or changed its dataset; or the state file belongs to
+            another test.
+          OSError: the state file cannot be written; noticed before the first trial.
         """
         config = self._config
-        state = RunnerState.open(config.state_path, self._identity(mechanism_name))
+        state = RunnerState.open(config.state_path, self._identity(mechanism, mechanism_name))
+        fresh = FreshSamples()
         trials: list[Trial] = []
         for saved in state.trials:
             trials.append(self._replay(mechanism, saved, len(trials), _feedback(trials)))
         num_resumed = len(trials)
         while len(trials) < config.max_num_trials:
-            if config.stop_on_refutation and trials and any(trials[-1].refuted):
+            if config.stop_on_refutation and any(any(trial.refuted) for trial in trials):
                 break
-            datasets = _check_pair(self._generator(_feedback(trials)))
-            trial = self._trial(mechanism, datasets, len(trials))
+            datasets = check_pair(self._generator(_feedback(trials)))
+            digest = datasets_digest(datasets)
+            samples = [self._sample(mechanism, dataset, fresh) for dataset in datasets]
+            check_unchanged(datasets, digest)
+            trial = self._trial(datasets, samples, len(trials))
             trials.append(trial)
-            state.append(SavedTrial(trial.lower_bounds, trial.refuted, _digest(datasets)))
+            state.append(SavedTrial(trial.lower_bounds, trial.refuted, digest))
         return PrivacyTestRunnerResults(
             mechanism_name=mechanism_name,
             privacy_property=self._tester.privacy_property,
@@ -232,37 +251,37 @@ class PrivacyTestRunner:
             num_resumed_trials=num_resumed,
         )
 
-    def _trial(self, mechanism: Mechanism, datasets: tuple[Any, Any], number: int) -> Trial:
-        samples = [self._sample(mechanism, dataset) for dataset in datasets]
+    def _trial(self, datasets: tuple[Any, Any], samples: list[NDArray[Any]], number: int) -> Trial:
         share = self._config.failure_probability_of_each_bound
         bounds = []
         for direction, (first, second) in zip(DIRECTIONS, (samples, samples[::-1]), strict=True):
-            estimate = self._tester.estimate_lower_bound(first, second, share)
-            bounds.append(_check_estimate(estimate, number, direction))
+            # Copies: what a tester does to its arguments must not reach the other direction.
+            estimate = self._tester.estimate_lower_bound(first.copy(), second.copy(), share)
+            bounds.append(check_estimate(estimate, number, direction))
         return Trial(
             datasets=datasets,
             lower_bounds=(bounds[0], bounds[1]),
             refuted=(
-                bool(self._tester.reject_property(bounds[0])),
-                bool(self._tester.reject_property(bounds[1])),
+                check_verdict(self._tester.reject_property(bounds[0])),
+                check_verdict(self._tester.reject_property(bounds[1])),
             ),
             failure_probability=share,
         )
 
-    def _sample(self, mechanism: Mechanism, dataset: Any) -> NDArray[Any]:
-        samples = np.asarray(mechanism(dataset, self._config.num_samples))
-        if samples.ndim == 0 or len(samples) != self._config.num_samples:
-            raise ValueError(
-                f"mechanism must return {self._config.num_samples} samples, got shape {samples.shape}"
-            )
-        post_processing = self._config.post_processing
-        return samples if post_processing is None else np.asarray(post_processing(samples))
+    def _sample(self, mechanism: Mechanism, dataset: Any, fresh: FreshSamples) -> NDArray[Any]:
+        count, post_processing = self._config.num_samples, self._config.post_processing
+        samples = check_rows("mechanism", mechanism(dataset, count), count)
+        fresh.check(samples)
+        if post_processing is None:
+            return check_no_nan("mechanism", samples)
+        processed = check_rows("post_processing", post_processing(samples), count)
+        return check_no_nan("post_processing", processed)
 
     def _replay(
         self, mechanism: Mechanism, saved: SavedTrial, number: int, feedback: float | None
     ) -> Trial:
-        datasets = _check_pair(self._generator(feedback))
-        if saved.datasets_digest != _digest(datasets):
+        datasets = check_pair(self._generator(feedback))
+        if saved.datasets_digest != datasets_digest(datasets):
             raise ValueError(
                 f"dataset_generator must propose the datasets it proposed when {self._config.state_path!r} was"
                 f" written, got others in trial {number}: build it with the same settings and seed"
@@ -277,52 +296,25 @@ class PrivacyTestRunner:
             self._config.failure_probability_of_each_bound,
         )
 
-    def _identity(self, mechanism_name: str) -> dict[str, Any]:
+    def _identity(self, mechanism: Mechanism, mechanism_name: str) -> dict[str, Any]:
         """What must not change between the parts of one test."""
+        config = self._config
         return {
-            "mechanism_name": mechanism_name,
-            "privacy_property": repr(self._tester.privacy_property),
-            "tester": type(self._tester).__name__,
-            "max_num_trials": self._config.max_num_trials,
-            "num_samples": self._config.num_samples,
-            "failure_probability": self._config.failure_probability,
+            "mechanism_name": str(mechanism_name),
+            "mechanism": describe(mechanism),
+            "privacy_property": without_addresses(repr(self._tester.privacy_property)),
+            "tester": describe(self._tester),
+            "post_processing": None
+            if config.post_processing is None
+            else describe(config.post_processing),
+            "max_num_trials": int(config.max_num_trials),
+            "num_samples": int(config.num_samples),
+            "failure_probability": float(config.failure_probability),
         }
 
 
 def _feedback(trials: list[Trial]) -> float | None:
     return trials[-1].estimate if trials else None
-
-
-def _check_pair(pair: Any) -> tuple[Any, Any]:
-    try:
-        first, second = pair
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"dataset_generator must return a pair of datasets, got {type(pair).__name__}"
-        ) from None
-    return first, second
-
-
-def _check_estimate(estimate: Any, trial: int, direction: str) -> float:
-    """Returns the estimate as a float. Each direction is looked at by itself: max() keeps or drops a NaN by its place."""
-    try:
-        number = float(estimate)
-    except (TypeError, ValueError):
-        number = math.nan
-    if math.isnan(number):
-        raise ValueError(
-            f"property_tester must return a number, got {estimate!r} in trial {trial} ({direction}): a NaN"
-            " compares as 'not refuted', so a broken mechanism would pass"
-        )
-    return number
-
-
-def _digest(datasets: tuple[Any, Any]) -> str | None:
-    """Returns a fingerprint of the datasets, None for objects that cannot be written."""
-    try:
-        return hashlib.sha256(pickle.dumps(datasets, protocol=4)).hexdigest()[:32]
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return None
 
 
 __all__ = [

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +32,20 @@ class RunnerState:
     """Finished trials and the test they belong to."""
 
     def __init__(
-        self, path: str | None, identity: Mapping[str, Any], trials: list[SavedTrial]
+        self,
+        path: str | None,
+        identity: Mapping[str, Any],
+        trials: list[SavedTrial],
+        text: str | None = None,
     ) -> None:
         self._path = path
         self._identity = dict(identity)
         self._trials = trials
+        self._text = text
 
     @classmethod
     def open(cls, path: str | None, identity: Mapping[str, Any]) -> RunnerState:
-        """Returns the state in the file, or an empty one where there is no file.
+        """Returns the state in the file, or an empty one where there is no file, which is then made.
 
         Args:
           path: None for a state that is not kept.
@@ -48,13 +53,20 @@ class RunnerState:
 
         Raises:
           ValueError: the file holds no state, or that of another test.
+          OSError: it cannot be read or made.
         """
-        if path is None or not os.path.exists(path):
+        if path is None:
             return cls(path, identity, [])
+        if not os.path.lexists(path):
+            state = cls(path, identity, [])
+            state._write()
+            return state
         try:
-            with open(path, encoding="utf-8") as file:
-                content = json.load(file)
-            version, saved_identity = content["version"], content["test"]
+            text = (_read(path) or b"").decode("utf-8")
+            content = json.loads(text)
+            version, saved_identity = content["version"], dict(content["test"])
+            if version != _VERSION:
+                raise ValueError(f"version must be {_VERSION}, got {version!r}")
             trials = [
                 SavedTrial(
                     _pair_of(_number, trial["lower_bounds"]),
@@ -65,17 +77,14 @@ class RunnerState:
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"state_path must hold a saved test, got {path!r}: {error}") from None
-        if version != _VERSION:
-            raise ValueError(
-                f"state_path must have version {_VERSION}, got {version!r} in {path!r}"
-            )
-        for name, value in identity.items():
+        # Without a trial there is nothing to lose.
+        for name, value in identity.items() if trials else ():
             if saved_identity.get(name) != value:
                 raise ValueError(
                     f"state_path {path!r} belongs to another test: its {name} is"
                     f" {saved_identity.get(name)!r}, this test's is {value!r}"
                 )
-        return cls(path, identity, trials)
+        return cls(path, identity, trials, text)
 
     @property
     def trials(self) -> tuple[SavedTrial, ...]:
@@ -86,11 +95,21 @@ class RunnerState:
         """Adds a trial and replaces the file in one step.
 
         Raises:
+          ValueError: somebody else has written to the file since.
           OSError: the file cannot be written.
         """
         self._trials.append(trial)
         if self._path is None:
             return
+        if self._text is not None and _read(self._path) not in (None, self._text.encode()):
+            raise ValueError(
+                f"state_path {os.fspath(self._path)!r} was changed by somebody else while this test ran; it is left as"
+                " it is: one test, one file, one process"
+            )
+        self._write()
+
+    def _write(self) -> None:
+        assert self._path is not None
         content = {
             "version": _VERSION,
             "test": self._identity,
@@ -103,7 +122,14 @@ class RunnerState:
                 for saved in self._trials
             ],
         }
-        write_atomically(self._path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        try:
+            write_atomically(self._path, text)
+        except OSError as error:
+            raise OSError(
+                f"state_path {os.fspath(self._path)!r} cannot be written: {error.strerror}"
+            ) from error
+        self._text = text
 
 
 def write_atomically(path: str, text: str) -> None:
@@ -123,6 +149,14 @@ def write_atomically(path: str, text: str) -> None:
     except BaseException:
         os.remove(temporary)
         raise
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
 def _ordinary_mode() -> int:
