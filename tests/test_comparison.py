@@ -6,6 +6,11 @@ import dataclasses
 import html.parser
 import json
 import math
+import os
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +29,34 @@ from dvrenyi_plugin.audits.comparison_cell import (
     TIMEOUT,
     CellKey,
     CellResult,
+    CellTask,
+    run_cell,
 )
+from dvrenyi_plugin.audits.comparison_files import to_json
 from dvrenyi_plugin.audits.comparison_page import to_html
+from dvrenyi_plugin.audits.comparison_rows import RowStore
 from dvrenyi_plugin.audits.comparison_summary import (
+    HeadToHead,
     head_to_head,
     summarise,
     totals_by_tester,
     undetected,
+    untested,
 )
 from dvrenyi_plugin.audits.comparison_tables import to_csv, to_markdown, verdict_lines
 from dvrenyi_plugin.audits.comparison_workers import run_in_processes
 from dvrenyi_plugin.audits.registry import (
     BUILT_IN_MODULES,
+    AuditSubject,
+    NotApplicableError,
     find_mechanism,
     find_tester,
     load_modules,
     make_tester_task,
+    register_mechanism,
     register_tester,
 )
+from dvrenyi_plugin.interfaces import RenyiDp
 from dvrenyi_plugin.mechanisms import ExponentialMechanism, ExponentialMechanismConfig
 
 EXTRA = '''
@@ -191,6 +206,11 @@ class TestRegistry:
             ("x = 1", "registers nothing"),
             ("1 / 0", "ZeroDivisionError"),
             ("def f(:", "SyntaxError"),
+            (EXTRA + "\nraise SystemExit(3)", "SystemExit: 3"),
+            (
+                EXTRA.replace('"reads"', '"reads", family="a\\nb"'),
+                "family must be one line of text",
+            ),
             (EXTRA.replace('"reads"', '"sequential"'), "'sequential', a tester that is registered"),
             (EXTRA.replace('"reads"', '"Two Words"'), "small letters"),
         ],
@@ -217,6 +237,95 @@ class TestRegistry:
             register_tester("other", scale="bits")
 
 
+class Constant:
+    """A tester that answers with one value, and gives one verdict."""
+
+    privacy_property = None
+
+    def __init__(self, value: Any, verdict: Any = False) -> None:
+        self._value, self._verdict = value, verdict
+
+    def estimate_lower_bound(self, samples1: Any, samples2: Any, beta: float) -> Any:
+        return self._value() if callable(self._value) else self._value
+
+    def reject_property(self, lower_bound: float) -> Any:
+        return self._verdict
+
+
+def cell(mechanism: str, tester: str, repeats: int = 2) -> CellResult:
+    """Runs a cell in this process."""
+    return run_cell(CellTask(CellKey(mechanism, HONEST, 30, tester, repeats), 0.05, 0, ()))
+
+
+def add_mechanism(mechanism: Any, **claims: Any) -> None:
+    def build(broken: bool, seed: int) -> AuditSubject:
+        settings = {"renyi": RenyiDp(2.0, 1.0), "datasets": (0.0, 1.0)} | claims
+        return AuditSubject(mechanism=mechanism, **settings)
+
+    register_mechanism("added")(build)
+
+
+class TestCells:
+    @pytest.mark.parametrize("value", [None, "0.5", True, np.array([0.5]), np.zeros(2)])
+    def test_answers_that_are_no_numbers_are_errors(self, value: Any) -> None:
+        register_tester("odd")(lambda task: Constant(value))
+        result = cell("gaussian", "odd")
+        assert result.status == ERROR
+        assert "property_tester must return a number" in result.message
+
+    def test_infinite_answers_are_kept_as_they_are(self) -> None:
+        register_tester("odd")(lambda task: Constant(-math.inf))
+        assert cell("gaussian", "odd").bounds[0] == (-math.inf, -math.inf)
+
+    def test_verdict_that_is_missing_is_an_error(self) -> None:
+        register_tester("odd")(lambda task: Constant(5.0, None))
+        assert "reject_property must return a bool" in cell("gaussian", "odd").message
+
+    def test_exit_and_long_reasons_are_rows_of_one_line(self) -> None:
+        def leaves() -> float:
+            raise SystemExit(3)
+
+        def refuses(task: Any) -> Any:
+            raise NotApplicableError("one\ntwo" * 300)
+
+        register_tester("leaves")(lambda task: Constant(leaves))
+        register_tester("refuses")(refuses)
+        assert cell("gaussian", "leaves").message == "SystemExit: 3"
+        refused = cell("gaussian", "refuses")
+        assert refused.status == NOT_APPLICABLE
+        assert "\n" not in refused.message and len(refused.message) <= 500
+
+    def test_claims_and_truths_of_numpy_can_be_written(self) -> None:
+        add_mechanism(
+            lambda dataset, count: dataset + np.random.normal(size=count),
+            renyi=RenyiDp(np.int64(2), np.float32(1.0)),
+            true_divergence=np.float32(0.5),
+        )
+        result = cell("added", "threshold")
+        assert json.loads(result.to_json())["claim"] == 1.0
+        to_json(dataclasses.replace(comparison_of([result], ("threshold",)), mechanisms=("added",)))
+
+    def test_mechanism_that_seeds_itself_at_every_call_is_an_error(self) -> None:
+        add_mechanism(lambda dataset, count: dataset + np.random.default_rng(1).normal(size=count))
+        assert "fresh samples at every call" in cell("added", "threshold").message
+
+    def test_builder_that_forgets_to_return_is_named(self) -> None:
+        register_mechanism("added")(lambda broken, seed: None)  # type: ignore[arg-type, return-value]
+        assert "builder of mechanism 'added' must return an AuditSubject" in (
+            cell("added", "threshold").message
+        )
+
+    def test_global_generators_do_not_carry_over(self) -> None:
+        add_mechanism(lambda dataset, count: dataset + np.random.normal(size=count))
+        register_tester("draws")(lambda task: Constant(np.random.random))
+        bounds = []
+        for number in (1, 2):
+            np.random.seed(number)
+            bounds.append((cell("added", "draws").bounds, cell("added", "threshold").bounds))
+        assert bounds[0] == bounds[1]
+        assert len(set(bounds[0][0])) == 2
+
+
 # Evaluated in the worker: builtins need no import there.
 DIES, HANGS, RAISES = "__import__('os')._exit(3)", "__import__('time').sleep(600)", "{}['lost']"
 
@@ -233,6 +342,58 @@ class TestWorkers:
         assert outcomes[HANGS].status == "timed out"
         assert outcomes[RAISES].message == "KeyError: 'lost'"
 
+    def test_copy_of_a_task_that_forks_gives_no_answer(self) -> None:
+        tasks = ["__import__('os').fork() and 1", "2", "3"]
+        outcomes = list(run_in_processes(eval, tasks, num_workers=1, timeout_s=60.0))
+        assert [outcome.value for outcome in outcomes] == [1, 2, 3]
+
+    def test_late_death_is_not_blamed_on_the_next_task(self) -> None:
+        late = "__import__('threading').Timer(0.3, __import__('os')._exit, (9,)).start()"
+        wait = "__import__('time').sleep(1) or 'waited'"
+        outcomes = list(run_in_processes(eval, [late, wait], num_workers=1, timeout_s=60.0))
+        assert [(o.status, o.value) for o in outcomes] == [
+            ("finished", None),
+            ("finished", "waited"),
+        ]
+
+    def test_worker_that_died_while_idle_is_replaced(self) -> None:
+        late = "__import__('threading').Timer(0.1, __import__('os')._exit, (9,)).start()"
+        outcomes = run_in_processes(eval, [late, "2"], num_workers=1, timeout_s=60.0)
+        assert next(outcomes).value is None
+        time.sleep(1.0)
+        assert next(outcomes).value == 2
+
+    def test_what_a_hanging_task_started_is_stopped_too(self, tmp_path: Path) -> None:
+        path = tmp_path / "pid"
+        hang = (
+            f"open({str(path)!r}, 'w').write(str(__import__('subprocess').Popen(['sleep', '100']).pid))"
+            " and __import__('time').sleep(100)"
+        )
+        (outcome,) = run_in_processes(eval, [hang], num_workers=1, timeout_s=2.0)
+        assert outcome.status == "timed out"
+        assert is_gone(int(path.read_text()))
+
+    def test_workers_end_with_the_process_that_started_them(self, tmp_path: Path) -> None:
+        path = tmp_path / "pid"
+        task = f"open({str(path)!r}, 'w').write(str(__import__('os').getpid())) and __import__('time').sleep(99)"
+        code = (
+            "from dvrenyi_plugin.audits.comparison_workers import run_in_processes\n"
+            f"if __name__ == '__main__': list(run_in_processes(eval, [{task!r}], num_workers=1, timeout_s=99))"
+        )
+        script = tmp_path / "main.py"
+        script.write_text(code)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        main = subprocess.Popen([sys.executable, str(script)], env=environment)
+        try:
+            for _ in range(300):
+                if path.exists() and path.read_text():
+                    break
+                time.sleep(0.1)
+        finally:
+            main.kill()
+            main.wait()
+        assert is_gone(int(path.read_text()))
+
     def test_nothing_starts_after_the_limit(self) -> None:
         allowed = iter([True, False])
         outcomes = list(
@@ -243,7 +404,115 @@ class TestWorkers:
         assert [outcome.value for outcome in outcomes] == [1]
 
 
+def is_gone(pid: int) -> bool:
+    """Returns whether a process ends within some seconds."""
+    for _ in range(50):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+HEADER = {"seed": 0}
+
+
+def stored(path: Path, source: str | None = "", header: Any = None) -> list[CellResult]:
+    with RowStore.open(str(path), header or HEADER, lambda key: source) as store:
+        return list(store.rows.values())
+
+
+class TestRowStore:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "rows.jsonl"
+        with RowStore.open(str(path), HEADER, lambda key: "") as store:
+            store.append(row("sequential", HONEST, [1.0], 0))
+            store.append(row("threshold", HONEST, [2.0], 0))
+        return path
+
+    def test_a_row_that_was_cut_off_is_dropped(self, path: Path) -> None:
+        assert len(stored(path)) == 2
+        path.write_bytes(path.read_bytes()[:-20])
+        assert [result.key.tester for result in stored(path)] == ["sequential"]
+        assert path.read_bytes().endswith(b"}\n")
+
+    @pytest.mark.parametrize("length", [0, 1, 9, 30])
+    def test_a_header_that_was_cut_off_is_written_anew(self, path: Path, length: int) -> None:
+        path.write_bytes(path.read_bytes()[:length])
+        assert stored(path) == []
+        assert json.loads(path.read_text()) == {"comparison": HEADER}
+
+    @pytest.mark.parametrize("garbage", [b"{", b"\x00\xff\x00", b"[1]", b"", b'{"key": {}}'])
+    def test_a_damaged_line_is_named_and_kept(self, path: Path, garbage: bytes) -> None:
+        lines = path.read_bytes().split(b"\n")
+        path.write_bytes(b"\n".join([lines[0], garbage, *lines[1:]]))
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match=r"line 2 of .*rows\.jsonl is damaged"):
+            stored(path)
+        assert path.read_bytes() == before
+
+    def test_files_of_others_are_refused_and_kept(self, path: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        for content in (b"mine", b"mine\n", b'{"comparison": {"seed": 0, "version": "0"}}\n'):
+            other.write_bytes(content)
+            with pytest.raises(ValueError, match=r"must hold rows|another comparison"):
+                stored(other)
+            assert other.read_bytes() == content
+        with pytest.raises(ValueError, match="another comparison"):
+            stored(path, header={"seed": 1})
+
+    def test_one_process_at_a_time(self, path: Path) -> None:
+        with (
+            RowStore.open(str(path), HEADER, lambda key: ""),
+            pytest.raises(ValueError, match="in use by another process"),
+        ):
+            stored(path)
+        assert len(stored(path)) == 2
+
+    def test_rows_of_a_file_that_was_changed_are_passed_over(self, path: Path) -> None:
+        assert stored(path, "other") == stored(path, None) == []
+        assert len(stored(path)) == 2
+
+
 class TestRuns:
+    def test_a_file_that_was_changed_has_its_cells_run_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "own.py"
+        text = (
+            "from dvrenyi_plugin.audits.registry import register_tester\n"
+            "class Own:\n"
+            "    privacy_property = None\n"
+            "    def estimate_lower_bound(self, samples1, samples2, beta): return 1.0\n"
+            "    def reject_property(self, lower_bound): return False\n"
+            "@register_tester('own')\n"
+            "def own(task): return Own()\n"
+        )
+        seen: list[str] = []
+        for answer, expected in (
+            ("1.0", ["threshold", "own"]),
+            ("1.0", []),
+            ("2.0", ["own"]),
+            ("1.0", []),
+        ):
+            path.write_text(text.replace("1.0", answer))
+            seen.clear()
+            comparison = run_comparison(
+                config(tmp_path, testers=("threshold", "own"), modules=(str(path),)),
+                lambda done, planned, result: seen.append(result.key.tester),
+            )
+            assert seen == expected
+            assert comparison.rows[1].bounds[0][0] == float(answer)
+            registry._LOADED_FILES.clear()
+            del registry._TESTERS["own"]
+
+    def test_output_dir_that_is_a_file_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "out").write_text("mine")
+        with pytest.raises(ValueError, match="output_dir must be a folder, got the file"):
+            run_comparison(config(tmp_path))
+
     def test_failures_are_rows(self, tmp_path: Path, extra: str) -> None:
         comparison = run_comparison(
             config(
@@ -319,6 +588,10 @@ class TestRuns:
             {"output_dir": ""},
             {"variants": ("good",)},
             {"sample_sizes": (5,)},
+            {"sample_sizes": (30, 30)},
+            {"mechanisms": ("gaussian", "gaussian")},
+            {"testers": ("threshold", "threshold")},
+            {"variants": (HONEST, HONEST)},
             {"repeats": 0},
             {"failure_probability": 1.0},
             {"timeout_s": 0.0},
@@ -386,6 +659,31 @@ class TestSummaries:
         assert undetected(comparison, ["sequential", "threshold"]) == ["gaussian"]
         assert undetected(comparison, ["sequential"]) == ["gaussian", "shk"]
 
+    def test_what_has_no_result_is_neither_detected_nor_missed(self) -> None:
+        comparison = comparison_of(
+            [row("sequential", BROKEN, [3.0, 3.0], 2)], ("sequential", "threshold")
+        )
+        assert untested(comparison, ["sequential"]) == ["shk"]
+        lines = verdict_lines(comparison)
+        assert "Every tested broken mechanism is refuted" in lines[0]
+        assert lines[1].endswith("any sample size): shk.")
+        assert not any("none of this package's testers refuted" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs", "expected"),
+        [
+            (1.0, math.nan, True),
+            (math.nan, 1.0, False),
+            (math.nan, math.nan, False),
+            (1.0, 1.0, True),
+        ],
+    )
+    def test_nan_is_never_the_larger_bound(
+        self, ours: float, theirs: float, expected: bool
+    ) -> None:
+        pair = HeadToHead("gaussian", HONEST, 100, ours, theirs, 0.0)
+        assert pair.ours_at_least_as_large is expected
+
     def test_head_to_head_uses_common_repeats(self) -> None:
         rows = [
             row("sequential", HONEST, [0.5, 0.7, 9.0, 9.0], 0),
@@ -424,6 +722,22 @@ class _Links(html.parser.HTMLParser):
         for name, value in attrs:
             if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
                 self.loaded.append(value or "")
+
+
+def test_messages_cannot_break_the_tables() -> None:
+    failed = CellResult(
+        CellKey("gaussian", HONEST, 100, "sequential", 1),
+        ERROR,
+        "a | b \\\\| <script>x</script> `c`",
+    )
+    comparison = comparison_of([failed], ("sequential",))
+    assert "<script>" not in to_html(comparison, "t")
+    markdown = to_markdown(comparison, "t")
+    assert "<script>" not in markdown
+    (line,) = [line for line in markdown.splitlines() if "script" in line]
+    # A bar splits cells unless an odd number of backslashes stands before it.
+    cells = re.findall(r"(?<!\\)(?:\\\\)*\|", line)
+    assert len(cells) == 13
 
 
 def test_page_and_texts_show_every_cell_and_load_nothing() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -33,6 +33,7 @@ from dvrenyi_plugin.audits.comparison_cell import (
     PoolTask,
     run_task,
 )
+from dvrenyi_plugin.audits.comparison_rows import RowStore, with_source
 from dvrenyi_plugin.audits.comparison_workers import (
     FINISHED,
     PROCESS_DIED,
@@ -104,6 +105,13 @@ class ComparisonConfig:
     def __post_init__(self) -> None:
         if not self.output_dir:
             raise ValueError("output_dir must be a folder to write to, got ''")
+        for name in ("mechanisms", "testers", "variants", "sample_sizes"):
+            values = getattr(self, name)
+            if len(set(values)) != len(values):
+                # Its audits would be counted twice.
+                raise ValueError(
+                    f"{name} must name each one once, got {', '.join(map(str, values))}"
+                )
         for variant in self.variants:
             check_choice("variants", variant, VARIANTS)
         if not self.variants or not self.sample_sizes:
@@ -159,8 +167,8 @@ def run_comparison(
       on_progress: called after each cell with (cells ended, cells planned, result).
 
     Raises:
-      ValueError: an unknown name, a module that cannot be loaded, or rows of a comparison with another seed or
-        failure probability.
+      ValueError: an unknown name, a module that cannot be loaded, an output folder in use by another process, or
+        one whose rows are damaged or of a comparison with another seed, failure probability or version.
       OSError: the folder cannot be written.
     """
     started = time.monotonic()
@@ -168,32 +176,40 @@ def run_comparison(
     mechanisms = config.mechanisms or mechanism_names()
     testers = config.testers or tester_names()
     plan = _plan(config, mechanisms, testers)
+    if os.path.lexists(config.output_dir) and not os.path.isdir(config.output_dir):
+        raise ValueError(f"output_dir must be a folder, got the file {config.output_dir!r}")
     os.makedirs(config.output_dir, exist_ok=True)
-    store = _RowStore(config)
     keys = [key for key, _ in plan]
-    missing = [
-        (key, pool)
-        for key, pool in plan
-        if key not in store.rows
-        or (config.retry_failed and store.rows[key].status not in (OK, NOT_APPLICABLE))
-    ]
-
-    # Fast testers first: a run that is cut short shows most of the picture.
-    missing.sort(key=lambda cell: find_tester(cell[0].tester).slow)
 
     def may_start() -> bool:
         limit = config.time_limit_s
         return limit is None or time.monotonic() - started < limit
 
-    done = len(plan) - len(missing)
-    for result in _run(config, missing, may_start):
-        store.append(result)
-        done += 1
-        if on_progress is not None:
-            on_progress(done, len(plan), result)
+    versions = _versions()
+    header = {
+        "seed": int(config.seed),
+        "failure_probability": float(config.failure_probability),
+        "version": versions["dvrenyi_plugin"],
+    }
+    with RowStore.open(os.path.join(config.output_dir, _ROWS), header, _source) as store:
+        missing = [
+            (key, pool)
+            for key, pool in plan
+            if key not in store.rows
+            or (config.retry_failed and store.rows[key].status not in (OK, NOT_APPLICABLE))
+        ]
+        # Fast testers first: a run that is cut short shows most of the picture.
+        missing.sort(key=lambda cell: find_tester(cell[0].tester).slow)
+        done = len(plan) - len(missing)
+        with contextlib.closing(_run(config, missing, may_start)) as results:
+            for result in results:
+                store.append(with_source(result, _source(result.key) or ""))
+                done += 1
+                if on_progress is not None:
+                    on_progress(done, len(plan), result)
     rows = tuple(store.rows[key] for key in keys if key in store.rows)
     return Comparison(
-        config, tuple(mechanisms), tuple(testers), rows, len(plan) - len(rows), _versions()
+        config, tuple(mechanisms), tuple(testers), rows, len(plan) - len(rows), versions
     )
 
 
@@ -223,7 +239,7 @@ def _run(
     config: ComparisonConfig,
     cells: list[tuple[CellKey, int | None]],
     may_start: Callable[[], bool],
-) -> Iterator[CellResult]:
+) -> Generator[CellResult, None, None]:
     pools: dict[str, PoolTask] = {}
     for key, size in cells:
         if size is not None:
@@ -276,43 +292,19 @@ def _without_result(key: CellKey, outcome: Outcome, prefix: str) -> CellResult:
     return CellResult(key, status, (prefix + outcome.message)[:500])
 
 
+def _source(key: CellKey) -> str | None:
+    """Returns which files registered a cell's mechanism and tester; None for names that are not registered now."""
+    if key.mechanism not in mechanism_names() or key.tester not in tester_names():
+        return None
+    sources = find_mechanism(key.mechanism).source, find_tester(key.tester).source
+    return " ".join(sources) if any(sources) else ""
+
+
 def _pool_path(config: ComparisonConfig, key: CellKey, size: int) -> str:
-    name = f"{key.mechanism}-{key.variant}-seed{config.seed}-{size}.npz"
+    source = find_mechanism(key.mechanism).source
+    stem = f"{key.mechanism}-{source}" if source else key.mechanism
+    name = f"{stem}-{key.variant}-seed{config.seed}-{size}.npz"
     return os.path.join(config.output_dir, _POOLS, name)
-
-
-class _RowStore:
-    """Rows on disk, one a line. A line that was cut off by a killed process is dropped."""
-
-    def __init__(self, config: ComparisonConfig) -> None:
-        self._path = os.path.join(config.output_dir, _ROWS)
-        self.rows: dict[CellKey, CellResult] = {}
-        header = {
-            "comparison": {"seed": config.seed, "failure_probability": config.failure_probability}
-        }
-        if not os.path.exists(self._path):
-            with open(self._path, "w", encoding="utf-8") as file:
-                file.write(json.dumps(header) + "\n")
-            return
-        with open(self._path, encoding="utf-8") as file:
-            text = file.read()
-        whole, _, cut = text.rpartition("\n")
-        if cut:
-            os.truncate(self._path, len((whole + "\n").encode()))
-        first, *lines = whole.split("\n")
-        if json.loads(first or "null") != header:
-            raise ValueError(
-                f"output_dir {config.output_dir!r} holds rows of another comparison ({first}); this one has"
-                f" {json.dumps(header)}"
-            )
-        for line in lines:
-            result = CellResult.from_json(line)
-            self.rows[result.key] = result
-
-    def append(self, result: CellResult) -> None:
-        self.rows[result.key] = result
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(result.to_json() + "\n")
 
 
 def _versions() -> dict[str, str]:

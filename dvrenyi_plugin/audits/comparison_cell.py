@@ -6,9 +6,11 @@ import dataclasses
 import json
 import math
 import os
+import random
+import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_failure_probability, check_samples
 from dvrenyi_plugin.audits.registry import (
+    RENYI,
     AuditSubject,
     NotApplicableError,
     find_mechanism,
@@ -23,6 +26,7 @@ from dvrenyi_plugin.audits.registry import (
     load_modules,
     make_tester_task,
 )
+from dvrenyi_plugin.audits.runner_checks import FreshSamples, as_number, check_verdict
 from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
 
 HONEST, BROKEN = "honest", "broken"
@@ -63,6 +67,7 @@ class CellResult:
       bounds: shape (repeats, 2): both directions' bounds, each at half of the failure probability; may be NaN.
       refuted: whether either direction refuted the claim, one a repeat.
       seconds: time of each repeat, both directions.
+      source: fingerprint of the user's files that registered mechanism and tester; empty for this package's.
     """
 
     key: CellKey
@@ -73,6 +78,7 @@ class CellResult:
     bounds: tuple[tuple[float, float], ...] = ()
     refuted: tuple[bool, ...] = ()
     seconds: tuple[float, ...] = ()
+    source: str = ""
 
     @property
     def num_invalid(self) -> int:
@@ -112,7 +118,7 @@ class CellResult:
             content["refuted"] = tuple(bool(value) for value in content["refuted"])
             content["seconds"] = tuple(float(value) for value in content["seconds"])
             return cls(**content)
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise ValueError(
                 f"a row must hold a cell's result, got {line[:80]!r}: {error}"
             ) from None
@@ -171,14 +177,14 @@ def draw_pool(task: PoolTask) -> None:
     load_modules(task.modules)
     subject = _subject(task.mechanism, task.variant, 0, task.seed)
     count = task.num_samples + _PILOT_SAMPLES
-    samples = [_draw(subject, dataset, count) for dataset in subject.datasets]
+    fresh = FreshSamples()
+    samples = [_draw(subject, dataset, count, fresh) for dataset in subject.datasets]
+    approximate = subject.approximate
     claims = {
-        "renyi": dataclasses.astuple(subject.renyi),
-        "approximate": None
-        if subject.approximate is None
-        else dataclasses.astuple(subject.approximate),
-        "true_divergence": subject.true_divergence,
-        "true_delta": subject.true_delta,
+        "renyi": _floats(dataclasses.astuple(subject.renyi)),
+        "approximate": None if approximate is None else _floats(dataclasses.astuple(approximate)),
+        "true_divergence": _float_or_none(subject.true_divergence),
+        "true_delta": _float_or_none(subject.true_delta),
     }
     os.makedirs(os.path.dirname(task.path), exist_ok=True)
     temporary = f"{task.path}.{os.getpid()}.npz"
@@ -195,9 +201,9 @@ def run_cell(task: CellTask) -> CellResult:
         load_modules(task.modules)
         return _run_cell(task)
     except NotApplicableError as error:
-        return CellResult(key, NOT_APPLICABLE, str(error))
-    except Exception as error:
-        return CellResult(key, ERROR, " ".join(f"{type(error).__name__}: {error}".split())[:500])
+        return CellResult(key, NOT_APPLICABLE, _one_line(str(error)))
+    except (Exception, SystemExit) as error:
+        return CellResult(key, ERROR, _one_line(f"{type(error).__name__}: {error}"))
 
 
 def _run_cell(task: CellTask) -> CellResult:
@@ -213,27 +219,29 @@ def _run_cell(task: CellTask) -> CellResult:
         problem = make_tester_task(
             source.subject, key.num_samples, samples1.shape[1], output_range, seed
         )
-        claim = (
+        claim = float(
             source.subject.renyi.epsilon
-            if registered.scale == "renyi"
+            if registered.scale == RENYI
             else problem.approximate_dp.delta
         )
+        _seed_globally(seed)
         tester = registered.build(problem)
         start = time.perf_counter()
         pair = (
-            float(tester.estimate_lower_bound(samples1.copy(), samples2.copy(), half)),
-            float(tester.estimate_lower_bound(samples2.copy(), samples1.copy(), half)),
+            as_number(tester.estimate_lower_bound(samples1.copy(), samples2.copy(), half)),
+            as_number(tester.estimate_lower_bound(samples2.copy(), samples1.copy(), half)),
         )
-        refuted.append(
-            any(not math.isnan(bound) and bool(tester.reject_property(bound)) for bound in pair)
-        )
+        verdicts = [
+            check_verdict(tester.reject_property(bound)) for bound in pair if not math.isnan(bound)
+        ]
+        refuted.append(any(verdicts))
         seconds.append(time.perf_counter() - start)
         bounds.append(pair)
     return CellResult(
         key=key,
         status=OK,
         claim=claim,
-        truth=source.subject.truth(registered.scale),
+        truth=_float_or_none(source.subject.truth(registered.scale)),
         bounds=tuple(bounds),
         refuted=tuple(refuted),
         seconds=tuple(seconds),
@@ -244,19 +252,27 @@ class _Fresh:
     """New samples for every repeat, the same ones for every tester."""
 
     def __init__(self, task: CellTask) -> None:
-        self._key = task.key
+        self._key, self._seed = task.key, task.seed
+        self._fresh = FreshSamples()
         self.subject = _subject(
             task.key.mechanism, task.key.variant, task.key.num_samples, task.seed
         )
         self.pilot = self._pair(_PILOT_SAMPLES)
 
     def pairs(self) -> Iterator[tuple[Array, Array]]:
-        for _ in range(self._key.repeats):
-            yield self._pair(self._key.num_samples)
+        key = self._key
+        for repeat in range(key.repeats):
+            # What the tester before did to the global generators must not reach these samples.
+            name = f"samples {key.mechanism} {key.variant} {key.num_samples}"
+            _seed_globally(_seed(self._seed, name, repeat))
+            yield self._pair(key.num_samples)
 
     def _pair(self, count: int) -> tuple[Array, Array]:
         first, second = self.subject.datasets
-        return _draw(self.subject, first, count), _draw(self.subject, second, count)
+        return (
+            _draw(self.subject, first, count, self._fresh),
+            _draw(self.subject, second, count, self._fresh),
+        )
 
 
 class _Pool:
@@ -297,14 +313,30 @@ class _Pool:
 
 def _subject(mechanism: str, variant: str, num_samples: int, seed: int) -> AuditSubject:
     stream = _seed(seed, f"mechanism {mechanism} {variant}", num_samples)
-    return find_mechanism(mechanism).build(variant == BROKEN, stream)
+    _seed_globally(stream)
+    subject = find_mechanism(mechanism).build(variant == BROKEN, stream)
+    if not isinstance(subject, AuditSubject):
+        raise ValueError(
+            f"the builder of mechanism {mechanism!r} must return an AuditSubject, got {type(subject).__name__}"
+        )
+    return subject
 
 
-def _draw(subject: AuditSubject, dataset: Any, count: int) -> Array:
+def _draw(subject: AuditSubject, dataset: Any, count: int, fresh: FreshSamples) -> Array:
     samples = check_samples("samples", subject.mechanism(dataset, count))
     if len(samples) != count:
         raise ValueError(f"mechanism must return {count} samples, got shape {samples.shape}")
+    fresh.check(samples)
     return samples
+
+
+def _seed_globally(seed: int) -> None:
+    """Seeds the generators that a user's code may share with all others: a cell must not depend on those run before it."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
 
 
 def _range_of(samples1: Array, samples2: Array) -> tuple[float, float]:
@@ -322,3 +354,15 @@ def _seed(root: int, name: str, number: int) -> int:
 
 def _plain(value: float) -> float | str:
     return float(value) if math.isfinite(value) else str(float(value))
+
+
+def _floats(values: Sequence[Any]) -> list[float]:
+    return [float(value) for value in values]
+
+
+def _float_or_none(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:500]

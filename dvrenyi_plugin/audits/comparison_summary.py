@@ -97,7 +97,7 @@ class HeadToHead:
     @property
     def ours_at_least_as_large(self) -> bool:
         """Whether the first tester's median is no smaller, or the other has no valid bound."""
-        return not self.ours < self.theirs
+        return self.ours >= self.theirs or (math.isnan(self.theirs) and not math.isnan(self.ours))
 
 
 def summarise(comparison: Comparison) -> list[CellSummary]:
@@ -159,7 +159,7 @@ def head_to_head(comparison: Comparison, ours: str, theirs: str) -> list[HeadToH
                 mechanism=mechanism,
                 variant=variant,
                 num_samples=size,
-                ours=float(np.median(own.larger_bounds[:common])),
+                ours=_median(own.larger_bounds[:common]),
                 theirs=_median(their_bounds),
                 theirs_invalid=float(np.mean(np.isnan(their_bounds))),
             )
@@ -186,6 +186,17 @@ def undetected(comparison: Comparison, testers: Iterable[str]) -> list[str]:
         if not any(share > 0.5 for share in shares):
             missed.append(mechanism)
     return missed
+
+
+def untested(comparison: Comparison, testers: Iterable[str]) -> list[str]:
+    """Returns the mechanisms for whose broken variant none of these testers has a result."""
+    names = set(testers)
+    tested = {
+        row.key.mechanism
+        for row in comparison.rows
+        if row.key.variant == BROKEN and row.status == OK and row.key.tester in names
+    }
+    return [mechanism for mechanism in comparison.mechanisms if mechanism not in tested]
 
 
 def _summary(

@@ -15,6 +15,7 @@ from dvrenyi_plugin.audits.comparison_summary import (
     summarise,
     totals_by_tester,
     undetected,
+    untested,
 )
 from dvrenyi_plugin.audits.registry import RENYI, find_tester
 
@@ -62,14 +63,7 @@ def verdict_lines(comparison: Comparison) -> list[str]:
                 f" {total.detections} of {total.broken_audits} broken ones; {total.invalid} invalid answers."
             )
     if ours and "broken" in comparison.config.variants:
-        missed = undetected(comparison, ours)
-        lines.append(
-            "Every broken mechanism is refuted by one of this package's testers in most audits at its largest sample"
-            " size."
-            if not missed
-            else "Broken mechanisms that none of this package's testers refuted in most audits at their largest sample"
-            f" size: {', '.join(missed)}."
-        )
+        lines += _power_lines(comparison, ours)
     for other in _other_renyi_testers(comparison):
         pairs = head_to_head(comparison, _REFERENCE, other)
         if not pairs:
@@ -92,6 +86,28 @@ def verdict_lines(comparison: Comparison) -> list[str]:
         )
     if comparison.num_missing:
         lines.append(f"{comparison.num_missing} planned cells have not been run yet.")
+    return lines
+
+
+def _power_lines(comparison: Comparison, ours: list[str]) -> list[str]:
+    open_ones = untested(comparison, ours)
+    missed = [name for name in undetected(comparison, ours) if name not in open_ones]
+    lines = []
+    if missed:
+        lines.append(
+            "Broken mechanisms that none of this package's testers refuted in most audits at their largest sample"
+            f" size: {', '.join(missed)}."
+        )
+    elif len(open_ones) < len(comparison.mechanisms):
+        lines.append(
+            f"Every {'tested ' if open_ones else ''}broken mechanism is refuted by one of this package's testers in most"
+            " audits at its largest sample size."
+        )
+    if open_ones:
+        lines.append(
+            "Broken mechanisms of which none of this package's testers has a result (not run yet, failed, or fewer"
+            f" samples in their pool than any sample size): {', '.join(open_ones)}."
+        )
     return lines
 
 
@@ -270,8 +286,11 @@ def _other_renyi_testers(comparison: Comparison) -> list[str]:
 
 
 def _markdown_table(table: Table) -> list[str]:
+    # Messages of failed cells hold whatever the failing code says.
+    escapes = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", ">": "&gt;", "`": "\\`"})
+
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(" ".join(c.translate(escapes).split()) for c in cells) + " |"
 
     return [line(table.header), line(["---"] * len(table.header)), *map(line, table.rows)]
 

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -52,6 +54,7 @@ class _Worker:
     task: Any = None
     deadline: float = float("inf")
     is_ready: bool = False
+    num_ended: int = 0
 
 
 def run_in_processes(
@@ -66,6 +69,9 @@ def run_in_processes(
 ) -> Iterator[Outcome]:
     """Yields outcomes in the order in which tasks end.
 
+    A task during which a process dies that has run others before is run once more in a new one: an earlier task may
+    have left behind what killed it.
+
     Args:
       function: importable by name; takes a task, returns something that can be pickled.
       tasks: can be pickled.
@@ -76,16 +82,21 @@ def run_in_processes(
       may_start: asked before each task; once it says no, running tasks are waited for and the rest is left.
     """
     waiting = iter(tasks)
+    again: list[Any] = []
     workers: list[_Worker] = []
     exhausted = False
     try:
         while True:
-            while not exhausted and len([w for w in workers if w.task is not None]) < num_workers:
-                task = next(waiting, None) if may_start() else None
+            while len([w for w in workers if w.task is not None]) < num_workers:
+                retried = bool(again)
+                if retried:
+                    task = again.pop()
+                else:
+                    task = None if exhausted or not may_start() else next(waiting, None)
                 if task is None:
                     exhausted = True
                     break
-                worker = next((w for w in workers if w.task is None), None)
+                worker = None if retried else _idle(workers)
                 if worker is None:
                     worker = _start(function, prepare, log_path)
                     workers.append(worker)
@@ -93,7 +104,8 @@ def run_in_processes(
                 worker.deadline = time.monotonic() + (
                     timeout_s if worker.is_ready else _START_LIMIT_S
                 )
-                worker.connection.send(task)
+                with contextlib.suppress(OSError):  # It has died: read as such below.
+                    worker.connection.send(task)
             busy = [worker for worker in workers if worker.task is not None]
             if not busy:
                 return
@@ -104,13 +116,27 @@ def run_in_processes(
                 if outcome is None:
                     continue
                 worker.task, worker.deadline = None, float("inf")
+                worker.num_ended += 1
                 if outcome.status in (TIMED_OUT, PROCESS_DIED):
                     _stop(worker)
                     workers.remove(worker)
-                yield outcome
+                if outcome.status == PROCESS_DIED and worker.num_ended > 1:
+                    again.append(outcome.task)
+                else:
+                    yield outcome
     finally:
         for worker in workers:
             _stop(worker)
+
+
+def _idle(workers: list[_Worker]) -> _Worker | None:
+    """Returns a living worker without a task, if there is one; dead ones are taken off the list."""
+    for worker in [w for w in workers if w.task is None]:
+        if worker.process.is_alive():
+            return worker
+        _stop(worker)
+        workers.remove(worker)
+    return None
 
 
 def _outcome(worker: _Worker, is_ready: bool, timeout_s: float) -> Outcome | None:
@@ -149,6 +175,11 @@ def _start(
 
 def _stop(worker: _Worker) -> None:
     worker.connection.close()
+    # The group first: once the process has been waited for, its number may be another's.
+    pid = worker.process.pid
+    if pid is not None and hasattr(os, "killpg"):
+        with contextlib.suppress(OSError):  # It leads no group yet, or all of it has ended.
+            os.killpg(pid, signal.SIGKILL)
     worker.process.kill()
     worker.process.join()
 
@@ -159,6 +190,8 @@ def _serve(
     prepare: Callable[[], None] | None,
     log_path: str | None,
 ) -> None:
+    _lead_own_group()
+    owner = os.getpid()
     # Testers print: progress bars, warnings of their libraries.
     log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(log, 1)
@@ -175,7 +208,28 @@ def _serve(
             answer = (FINISHED, function(task))
         except Exception as error:
             answer = (FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
+        if (
+            os.getpid() != owner
+        ):  # The task forked, and this is the copy: there is one answer to a task.
+            os._exit(0)
         connection.send(answer)
+
+
+def _lead_own_group() -> None:
+    """Lets this process and what it starts be stopped together, and stops them when the main process is gone."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        wait([sentinel])
+        if hasattr(os, "killpg"):
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextlib.contextmanager

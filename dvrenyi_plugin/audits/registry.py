@@ -142,12 +142,14 @@ class RegisteredMechanism:
       pool_size: None for a mechanism that is cheap to sample; else samples a dataset that are drawn once, kept,
         and cut into disjoint parts, one a repeat.
       quick: whether --quick includes it.
+      source: fingerprint of the user's file that registered it; empty for an importable module.
     """
 
     name: str
     build: Callable[[bool, int], AuditSubject]
     pool_size: int | None = None
     quick: bool = True
+    source: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,6 +165,7 @@ class RegisteredTester:
         reported and not counted against the comparison.
       slow: whether it gets the smaller number of repeats.
       quick: whether --quick includes it.
+      source: fingerprint of the user's file that registered it; empty for an importable module.
     """
 
     name: str
@@ -172,11 +175,13 @@ class RegisteredTester:
     holds: bool = True
     slow: bool = False
     quick: bool = True
+    source: str = ""
 
 
 _MECHANISMS: dict[str, RegisteredMechanism] = {}
 _TESTERS: dict[str, RegisteredTester] = {}
 _LOADED_FILES: set[str] = set()
+_running_source = ""  # of the user's file that is being loaded
 BUILT_IN_MODULES = (
     "dvrenyi_plugin.audits.comparison_mechanisms",
     "dvrenyi_plugin.audits.comparison_testers",
@@ -197,7 +202,7 @@ def register_mechanism(
 
     def register(build: Callable[[bool, int], AuditSubject]) -> Callable[[bool, int], AuditSubject]:
         _MECHANISMS[name] = RegisteredMechanism(
-            name=name, build=build, pool_size=pool_size, quick=quick
+            name=name, build=build, pool_size=pool_size, quick=quick, source=_running_source
         )
         return build
 
@@ -216,14 +221,23 @@ def register_tester(
     """Returns a decorator that adds a builder of testers to the comparison; see `RegisteredTester`.
 
     Raises:
-      ValueError: the name is taken or malformed, or the scale is unknown.
+      ValueError: the name is taken or malformed, the family is no line of text, or the scale is unknown.
     """
     _check_name(name, _TESTERS, "tester")
+    if not isinstance(family, str) or not family.strip() or len(family.splitlines()) != 1:
+        raise ValueError(f"family must be one line of text, got {family!r}")
     check_choice("scale", scale, (RENYI, DELTA))
 
     def register(build: Callable[[TesterTask], Any]) -> Callable[[TesterTask], Any]:
         _TESTERS[name] = RegisteredTester(
-            name=name, build=build, family=family, scale=scale, holds=holds, slow=slow, quick=quick
+            name=name,
+            build=build,
+            family=family,
+            scale=scale,
+            holds=holds,
+            slow=slow,
+            quick=quick,
+            source=_running_source,
         )
         return build
 
@@ -250,7 +264,7 @@ def load_modules(modules: Sequence[str]) -> None:
         before = set(_MECHANISMS), set(_TESTERS)
         try:
             _run_file(path)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             for registered, names in ((_MECHANISMS, before[0]), (_TESTERS, before[1])):
                 for name in set(registered) - names:
                     del registered[name]
@@ -307,16 +321,21 @@ def _run_file(path: str) -> None:
     # Named after its path, so that two files called the same do not replace each other.
     digest = hashlib.sha256(path.encode()).hexdigest()[:12]
     name = f"_dvrenyi_extra_{digest}"
+    global _running_source
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look modules up here
+    with open(path, "rb") as file:
+        _running_source = hashlib.sha256(file.read()).hexdigest()[:12]
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        _running_source = ""
 
 
 __all__ = [

@@ -29,18 +29,28 @@ def check_pair(pair: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def check_estimate(estimate: Any, trial: int, direction: str) -> float:
-    """Returns an estimate as a float. Each direction is looked at by itself: max() keeps or drops a NaN by its place."""
-    number = math.nan
+def as_number(estimate: Any) -> float:
+    """Returns a tester's estimate as a float, NaN allowed.
+
+    Raises:
+      ValueError: it is no number: nothing, a text, a bool, an array of any shape but ().
+    """
     if not isinstance(estimate, (str, bytes, bool, np.bool_)) and not getattr(estimate, "ndim", 0):
         with contextlib.suppress(TypeError, ValueError):
-            number = float(estimate)
-    if math.isnan(number):
-        raise ValueError(
-            f"property_tester must return a number, got {estimate!r} in trial {trial} ({direction}): a NaN"
-            " compares as 'not refuted', so a broken mechanism would pass"
-        )
-    return number
+            return float(estimate)
+    raise ValueError(f"property_tester must return a number, got {estimate!r}")
+
+
+def check_estimate(estimate: Any, trial: int, direction: str) -> float:
+    """Returns an estimate as a float. Each direction is looked at by itself: max() keeps or drops a NaN by its place."""
+    with contextlib.suppress(ValueError):
+        number = as_number(estimate)
+        if not math.isnan(number):
+            return number
+    raise ValueError(
+        f"property_tester must return a number, got {estimate!r} in trial {trial} ({direction}): a NaN"
+        " compares as 'not refuted', so a broken mechanism would pass"
+    )
 
 
 def check_verdict(verdict: Any) -> bool:
@@ -142,6 +152,7 @@ def without_addresses(text: str) -> str:
 
 __all__ = [
     "FreshSamples",
+    "as_number",
     "check_estimate",
     "check_no_nan",
     "check_pair",

@@ -1,0 +1,114 @@
+"""The rows of a comparison on disk: one line a cell, added as soon as the cell ends, by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dvrenyi_plugin.audits.comparison_cell import CellKey, CellResult
+
+
+class RowStore:
+    """Rows that earlier runs left, and a file to add more to.
+
+    A line that was cut off by a killed process is dropped. A later row of the same cell replaces an earlier one, which
+    stays in the file.
+
+    Attributes:
+      rows: the last row of every cell.
+    """
+
+    def __init__(self, file: io.BufferedRandom) -> None:
+        self._file = file
+        self.rows: dict[CellKey, CellResult] = {}
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls, path: str, header: Mapping[str, Any], source_of: Callable[[CellKey], str | None]
+    ) -> Iterator[RowStore]:
+        """Gives the rows in a file, which is made where there is none and belongs to this process until the end.
+
+        Args:
+          path: the file.
+          header: plain values that all rows of a file have in common.
+          source_of: what registered a cell's mechanism and tester. Rows of another source (a user's file was changed)
+            are passed over, so that their cells are run again.
+
+        Raises:
+          ValueError: another process writes to the file, it has another header, or a line is damaged.
+          OSError: it cannot be written.
+        """
+        with open(path, "a+b") as file:
+            _lock(file, path)
+            store = cls(file)
+            store._read(path, header, source_of)
+            yield store
+
+    def append(self, result: CellResult) -> None:
+        """Adds a row."""
+        self.rows[result.key] = result
+        self._write(result.to_json())
+
+    def _write(self, line: str) -> None:
+        self._file.write((line + "\n").encode())
+        self._file.flush()
+
+    def _read(
+        self, path: str, header: Mapping[str, Any], source_of: Callable[[CellKey], str | None]
+    ) -> None:
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        expected = json.dumps({"comparison": dict(header)})
+        if not whole and not content.startswith(expected[:15].encode()[: len(content)]):
+            raise ValueError(f"{path} must hold rows of a comparison, got {content[:60]!r}")
+        if len(whole) < len(content):
+            self._file.truncate(len(whole))
+        if not whole:
+            self._write(expected)
+            return
+        first, *lines = whole.decode("utf-8", errors="replace").split("\n")[:-1]
+        if first != expected:
+            raise ValueError(
+                f"output_dir holds rows of another comparison ({first[:200]}); this one has {expected}: choose another"
+                " folder"
+            )
+        for number, line in enumerate(lines, start=2):
+            try:
+                result = CellResult.from_json(line)
+            except ValueError as error:
+                raise ValueError(
+                    f"line {number} of {path} is damaged ({error}): delete that line, and its cell is run again"
+                ) from None
+            if result.source == source_of(result.key):
+                self.rows[result.key] = result
+
+
+def with_source(result: CellResult, source: str) -> CellResult:
+    """Returns the result with what registered its mechanism and tester."""
+    return dataclasses.replace(result, source=source)
+
+
+def _lock(file: io.BufferedRandom, path: str) -> None:
+    """Takes the file for this process; the system gives it back when the process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(
+            f"output_dir is in use by another process, which writes to {os.path.abspath(path)}"
+        ) from None
+    except OSError:  # a file system without locks
+        return
+
+
+__all__ = ["RowStore", "with_source"]
