@@ -83,6 +83,14 @@ class TestEnumerations:
                 lambda: CanaryDatasetGenerator(np.zeros(3, np.uint8), [256]),
                 "dtype uint8",
             ),
+            (lambda: CanaryDatasetGenerator(np.zeros(3, np.float32), [1e300]), "dtype float32"),
+            (lambda: CanaryDatasetGenerator(5, [1]), r"got shapes \(\)"),
+            (
+                lambda: CanaryDatasetGenerator((RECORDS, np.zeros(2)), [([1.0, 2.0], 0)]),
+                "many rows",
+            ),
+            (lambda: RemoveOneDatasetGenerator((RECORDS, np.zeros(2))), "many rows"),
+            (lambda: RemoveOneDatasetGenerator(()), "got shapes none"),
             (lambda: ReplaceOneDatasetGenerator(RECORDS, [[1.0]]), "shape"),
             (lambda: ReplaceOneDatasetGenerator(RECORDS, [[1.0, 1.0]], [3]), "indices"),
             (lambda: RemoveOneDatasetGenerator(np.zeros((0, 2))), "number of records"),
@@ -129,6 +137,37 @@ class TestSearches:
             else:
                 assert len(second) == space.num_records
                 assert rows_only_in(first, second) <= 1
+
+    @pytest.mark.parametrize(
+        "kind", [RandomSearchDatasetGenerator, EvolutionarySearchDatasetGenerator]
+    )
+    @pytest.mark.parametrize(
+        "space",
+        [
+            BoundedArrays(num_records=2, dimension=3, integers=True),
+            BoundedArrays(num_records=1),
+            BoundedArrays(num_records=1, neighbours=REPLACE_ONE),
+            BoundedArrays(num_records=4, neighbours=REPLACE_ONE, integers=True, high=3),
+        ],
+    )
+    def test_no_trial_is_spent_twice(self, space: BoundedArrays, kind: Any) -> None:
+        generator, feedback, seen = kind(space), None, set()
+        for _ in range(60):
+            first, second = generator(feedback)
+            assert first.shape != second.shape or not np.array_equal(first, second)
+            seen.add(first.tobytes() + second.tobytes())
+            feedback = float(second.sum())
+        assert len(seen) == 60
+
+    def test_a_space_that_is_used_up_gives_pairs_again(self) -> None:
+        space = BoundedArrays(num_records=0, integers=True)
+        for generator in (
+            RandomSearchDatasetGenerator(space),
+            EvolutionarySearchDatasetGenerator(space),
+        ):
+            found = [int(generator(0.0)[1][0]) for _ in range(6)]
+            assert sorted(found[:2]) == [0, 1]
+            assert set(found) == {0, 1}
 
     def test_same_seed_same_search(self) -> None:
         def proposals(seed: int) -> list[float]:
@@ -182,6 +221,8 @@ class TestSearches:
             {"neighbours": "swap"},
             {"dimension": 0},
             {"corner_probability": 1.1},
+            {"low": -1e308, "high": 1e308},
+            {"high": 1e30, "integers": True},
         ],
     )
     def test_bad_spaces_are_refused(self, changes: dict[str, Any]) -> None:

@@ -11,9 +11,10 @@ fresh samples decides.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ from dvrenyi_plugin.interfaces import NeighboringDatasets
 
 Array = NDArray[Any]
 ADD_REMOVE, REPLACE_ONE = "add_remove", "replace_one"
+# Beyond it floats are not every whole number.
+_LARGEST_INT = 2**53
+# In a space with few pairs the new ones may be used up.
+_TRIES_FOR_A_NEW_PAIR = 100
 
 
 class ConstantDatasetGenerator:
@@ -54,6 +59,7 @@ class CanaryDatasetGenerator:
 
     def __init__(self, dataset: Any, canaries: Sequence[Any]) -> None:
         self._dataset = dataset
+        _num_records(dataset)
         self._neighbours = [_append(dataset, canary) for canary in _not_empty(canaries)]
         self._order = itertools.cycle(range(len(self._neighbours)))
 
@@ -139,11 +145,15 @@ class BoundedArrays:
         if self.dimension is not None:
             check_int("dimension", self.dimension, at_least=1)
         check_real("high", self.high, above=check_real("low", self.low))
+        check_real("high - low", float(self.high) - float(self.low), above=0.0)
         check_real("corner_probability", self.corner_probability, at_least=0.0, at_most=1.0)
         if self.integers and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise ValueError(
                 f"low and high must be whole numbers when integers is True, got {self.low!r} and {self.high!r}"
             )
+        if self.integers:
+            for name in ("low", "high"):
+                check_real(name, getattr(self, name), at_least=-_LARGEST_INT, at_most=_LARGEST_INT)
 
     @property
     def num_genes(self) -> int:
@@ -168,6 +178,10 @@ class BoundedArrays:
         moved = np.clip(moved, self.low, self.high)
         return np.rint(moved) if self.integers else moved
 
+    def differ(self, genes: NDArray[np.float64]) -> bool:
+        """Returns whether the neighbours that these records describe are two datasets and not one twice."""
+        return self.neighbours == ADD_REMOVE or not np.array_equal(genes[-1], genes[-2])
+
     def pair(self, genes: NDArray[np.float64]) -> NeighboringDatasets[Array]:
         """Returns the neighbours that these records describe: the last ones are those in which they differ."""
         records = genes.astype(np.int64) if self.integers else genes.copy()
@@ -176,6 +190,24 @@ class BoundedArrays:
         if self.neighbours == ADD_REMOVE:
             return records[:-1].copy(), records
         return records[:-1].copy(), np.concatenate([records[:-2], records[-1:]])
+
+
+class _NewPairs:
+    """Avoids pairs that were proposed before, and those of one dataset twice: every trial has its price."""
+
+    def __init__(self, space: BoundedArrays) -> None:
+        self._space = space
+        self._seen: set[bytes] = set()
+
+    def first_new(self, draw: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Returns the first draw that is new; the last one of many when none is."""
+        for _ in range(_TRIES_FOR_A_NEW_PAIR):
+            genes = draw()
+            digest = hashlib.sha256((genes + 0.0).tobytes()).digest()
+            if digest not in self._seen and self._space.differ(genes):
+                break
+        self._seen.add(digest)
+        return genes
 
 
 class RandomSearchDatasetGenerator:
@@ -189,10 +221,14 @@ class RandomSearchDatasetGenerator:
     def __init__(self, space: BoundedArrays, seed: int = 0) -> None:
         self._space = space
         self._rng = np.random.default_rng(check_seed(seed))
+        self._new_pairs = _NewPairs(space)
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Array]:
         """Returns the next random pair; what the last one gave is not used."""
-        return self._space.pair(self._space.random_genes(self._rng, self._space.num_genes))
+        space, rng = self._space, self._rng
+        return space.pair(
+            self._new_pairs.first_new(lambda: space.random_genes(rng, space.num_genes))
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -236,6 +272,7 @@ class EvolutionarySearchDatasetGenerator:
         self._space = space
         self._config = config or EvolutionConfig()
         self._rng = np.random.default_rng(self._config.seed)
+        self._new_pairs = _NewPairs(space)
         self._parents: list[tuple[float, NDArray[np.float64]]] = []
         self._proposed: NDArray[np.float64] | None = None
         self._num_proposed = 0
@@ -260,9 +297,11 @@ class EvolutionarySearchDatasetGenerator:
             self._parents.sort(key=lambda parent: -parent[0])
             del self._parents[self._config.num_parents :]
         if self._num_proposed < self._config.num_random or not self._parents:
-            genes = self._space.random_genes(self._rng, self._space.num_genes)
+            genes = self._new_pairs.first_new(
+                lambda: self._space.random_genes(self._rng, self._space.num_genes)
+            )
         else:
-            genes = self._child()
+            genes = self._new_pairs.first_new(self._child)
         self._num_proposed += 1
         self._proposed = genes
         return self._space.pair(genes)
@@ -273,7 +312,7 @@ class EvolutionarySearchDatasetGenerator:
         count = len(mother)
         genes = np.where(rng.random((count, 1)) < 0.5, mother, father)
         changed = rng.random(count) < config.mutation_probability
-        changed[int(rng.integers(count))] = True  # never the same pair twice
+        changed[int(rng.integers(count))] = True
         anew = rng.random(count) < config.fresh_probability
         moved = self._space.moved(genes, config.step, rng)
         fresh = self._space.random_genes(rng, count)
@@ -302,8 +341,14 @@ def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
             raise ValueError(
                 f"a record must have shape {array.shape[1:]}, got shape {row.shape}: {row!r}"
             )
-        # A float64 canary may be rounded to float32, but no entry may wrap around or lose its fraction.
-        if array.dtype.kind != "f" and not np.array_equal(row.astype(array.dtype), row):
+        # A float64 canary may be rounded to float32, but no entry may wrap around, lose its fraction or become infinite.
+        with np.errstate(over="ignore", invalid="ignore"):
+            held = row.astype(array.dtype)
+        if array.dtype.kind == "f" and row.dtype.kind == "f":
+            is_held = np.array_equal(np.isfinite(held), np.isfinite(row))
+        else:
+            is_held = np.array_equal(held, row)
+        if not is_held:
             raise ValueError(
                 f"a record must hold values of the dataset's dtype {array.dtype}, got {row!r}"
             )
@@ -334,8 +379,19 @@ def _not_empty(records: Sequence[Any]) -> list[Any]:
     return found
 
 
+def _num_records(dataset: Any) -> int:
+    """Returns how many records a dataset has, the same in each of its arrays."""
+    shapes = [np.shape(part) for part in (dataset if isinstance(dataset, tuple) else (dataset,))]
+    if not shapes or not all(shapes) or len({shape[0] for shape in shapes}) != 1:
+        raise ValueError(
+            "dataset must be an array of records, or a tuple of arrays with as many rows each, got shapes"
+            f" {', '.join(map(str, shapes)) or 'none'}"
+        )
+    return int(shapes[0][0])
+
+
 def _check_indices(dataset: Any, indices: Sequence[int] | None) -> list[int]:
-    count = len(dataset[0] if isinstance(dataset, tuple) else dataset)
+    count = _num_records(dataset)
     check_int("number of records", count, at_least=1)
     if indices is None:
         return list(range(count))
