@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,24 @@ def test_output_dir_is_required(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare_testers", "--help"]) == 0
     assert "--extra_module" in capsys.readouterr().out
+
+
+def test_example_of_the_documentation(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "side_by_side.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    own = tmp_path / "mine.py"
+    own.write_text(example)
+    flags = [
+        f"--extra_module={own}",
+        "--mechanisms=gaussian,mine",
+        "--testers=one_event",
+        "--repeats=4",
+        "--sample_sizes=4000",
+    ]
+    assert run(tmp_path, *flags) == 0
+    assert registry.find_tester("sequential_network").slow
+    for summary in results(tmp_path)["summaries"]:
+        assert summary["status"] == "ok"
+        # True divergences are 4.0 and 1.0, the claim is 1.0.
+        assert summary["power"] == 1.0 and summary["false_alarms"] == 0.0
+        assert 0.2 < summary["fraction_broken"] <= 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -485,3 +486,16 @@ class TestResuming:
                 stop_on_refutation=False,
             )
         assert run(ScriptedTester([]), state_path=path).num_inspected_trials == 2
+
+
+def test_example_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "runner.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    for resumed in (0, 1):
+        names: dict[str, Any] = {}
+        exec(example, names)
+        result = names["result"]
+        assert result.found_privacy_violation.trial == 0
+        assert result.num_resumed_trials == resumed
+    assert (tmp_path / "laplace.json").exists()
