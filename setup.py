@@ -36,6 +36,7 @@ setuptools.setup(
     extras_require={
         "tensorflow": ["tensorflow==2.15.1", "tensorflow-privacy==0.9.0"],
         "vision": VISION,
+        "torchvision": ["torchvision>=0.18"],
         "distributed": ["dask[distributed]>=2024.1", "ray>=2.9"],
         "dev": [
             "hypothesis>=6.90",

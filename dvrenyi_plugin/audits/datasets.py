@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_int, check_seed
-from dvrenyi_plugin.audits import dataset_files
+from dvrenyi_plugin.audits import dataset_files, torchvision_datasets
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -122,10 +122,11 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
     """Returns a dataset by name, shuffled with the seed.
 
     Args:
-      name: one of `DATASET_NAMES`, or the path of an `.npz` file with arrays `features` (uint8, divided
-        by 255 here, or floats, taken as they are) and `labels`.
-      data_dir: folder with the files of `mnist`, `fashion_mnist` (IDX, plain or .gz) or `cifar10`
-        (binary version); unused by the datasets that come inside a Python package.
+      name: one of `DATASET_NAMES`, or `torchvision:NAME` with a name that `torchvision_datasets` lists, or
+        the path of an `.npz` file with arrays `features` (uint8, divided by 255 here, or floats, taken as
+        they are) and `labels`.
+      data_dir: folder with the files of `mnist`, `fashion_mnist` (IDX, plain or .gz), `cifar10` (binary
+        version) or of a torchvision dataset; unused by the datasets that come inside a Python package.
       seed: of the shuffle. The same seed gives the same order everywhere.
 
     Raises:
@@ -137,15 +138,19 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
         raw = _load_npz(name)
     elif name in _PACKAGED:
         raw = _PACKAGED[name]()
-    elif name in _FROM_FOLDER:
+    elif name in _FROM_FOLDER or name.startswith(_TORCHVISION):
         if not data_dir or not os.path.isdir(data_dir):
             raise ValueError(
                 f"data_dir must be a folder with the files of {name}, got {data_dir or ''!r}"
             )
-        raw = _FROM_FOLDER[name](data_dir)
+        if name in _FROM_FOLDER:
+            raw = _FROM_FOLDER[name](data_dir)
+        else:
+            raw = _load_torchvision(name, data_dir)
     else:
         raise ValueError(
-            f"dataset must be one of {', '.join(DATASET_NAMES)}, or a path ending in .npz, got {name!r}"
+            f"dataset must be one of {', '.join(DATASET_NAMES)}, {_TORCHVISION}NAME, or a path ending in"
+            f" .npz, got {name!r}"
         )
     return raw.take(rng.permutation(len(raw)))
 
@@ -195,6 +200,13 @@ def _load_cifar10(data_dir: str) -> LabelledDataset:
     return _images("cifar10", images, labels, 255.0, 10)
 
 
+def _load_torchvision(name: str, data_dir: str) -> LabelledDataset:
+    images, labels, num_classes = torchvision_datasets.read_torchvision(
+        name.removeprefix(_TORCHVISION), data_dir
+    )
+    return _images(name, images, labels, 255.0, num_classes)
+
+
 def _load_npz(path: str) -> LabelledDataset:
     features, labels = dataset_files.read_npz(path)
     if features.dtype.kind not in "uif" or features.ndim < 2:
@@ -240,4 +252,5 @@ _FROM_FOLDER: dict[str, Callable[[str], LabelledDataset]] = {
     "fashion_mnist": lambda data_dir: _load_idx_folder("fashion_mnist", data_dir),
     "cifar10": _load_cifar10,
 }
+_TORCHVISION = "torchvision:"
 DATASET_NAMES = (*_PACKAGED, *_FROM_FOLDER)

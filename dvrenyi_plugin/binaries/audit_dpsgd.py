@@ -37,9 +37,13 @@ def define_flags() -> flags.FlagValues:
     text(
         "dataset",
         "mnist5k",
-        "mnist5k, digits, mnist, fashion_mnist, cifar10 or a path ending in .npz",
+        "mnist5k, digits, mnist, fashion_mnist, cifar10, torchvision:NAME or a path ending in .npz",
     )
-    text("data_dir", None, "folder of the files of mnist, fashion_mnist (IDX) or cifar10 (binary)")
+    text(
+        "data_dir",
+        None,
+        "folder of the files of mnist, fashion_mnist (IDX), cifar10 (binary) or torchvision:NAME",
+    )
     text("model", "mlp", "mlp, logistic, cnn or cifar_cnn")
     whole("num_records", 100, "records in D")
     whole(
