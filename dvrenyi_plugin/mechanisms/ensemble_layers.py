@@ -25,6 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 # Floats moved to and from memory cost about this many multiply-adds; decides between the two ways of a
 # convolution, and a factor of 3 either way changes no choice for the networks of `build_model`.
 _MEMORY_COST = 24.0
+# Examples whose patches are made at a time where patches are not kept.
+_EXAMPLES_IN_CACHE = 16
 
 
 class LayerInput:
@@ -171,22 +173,33 @@ class Conv2dLayer(StackLayer):
         num_models, _, channels = gradients.shape[:3]
         # (models, n, positions, channels)
         flat = gradients.permute(0, 1, 3, 4, 2).flatten(2, 3).contiguous()
-        ghost = self._ghost_is_cheaper(channels, weights[0][0, 0].numel(), flat.shape[2])
-        norms, products, biases = [], [], []
-        ones = flat.new_ones((flat.shape[1], 1, flat.shape[2]))
-        for model in range(num_models):
-            patches = self._patches(inputs, model)
-            if ghost:
-                inner = torch.bmm(patches, patches.transpose(1, 2))
-                inner *= torch.bmm(flat[model], flat[model].transpose(1, 2))
-                norms.append(inner.flatten(1).sum(1).clamp_(min=0.0))
-            else:
-                products.append(torch.bmm(flat[model].transpose(1, 2), patches).flatten(1))
-                norms.append(_squares(products[-1]))
-            if len(weights) == 2:
-                biases.append(torch.bmm(ones, flat[model]).squeeze(1))
-                norms[-1] = norms[-1] + _squares(biases[-1])
-        return torch.stack(norms), (flat, *products, *biases)
+        fan_in = weights[0][0, 0].numel()
+        direct = not self._ghost_is_cheaper(channels, fan_in, flat.shape[2])
+        kept = [flat]
+        if direct:
+            products = flat.new_empty((num_models, flat.shape[1], channels, fan_in))
+            for model in range(num_models):
+                self._multiply_patches(products[model], flat[model], inputs, model)
+            kept.append(products.flatten(2))
+            norms = _squares(kept[-1])
+        else:
+            norms = torch.stack(
+                [
+                    self._ghost_norms(flat[model], self._patches(inputs, model))
+                    for model in range(num_models)
+                ]
+            )
+        if len(weights) == 2:
+            ones = flat.new_ones((flat.shape[1], 1, flat.shape[2]))
+            kept.append(torch.stack([torch.bmm(ones, one).squeeze(1) for one in flat.unbind()]))
+            norms = norms + _squares(kept[-1])
+        return norms, tuple(kept)
+
+    @staticmethod
+    def _ghost_norms(gradients: Tensor, patches: Tensor) -> Tensor:
+        inner = torch.bmm(patches, patches.transpose(1, 2))
+        inner *= torch.bmm(gradients, gradients.transpose(1, 2))
+        return inner.flatten(1).sum(1).clamp_(min=0.0)
 
     def add_clipped_sum(
         self,
@@ -196,27 +209,26 @@ class Conv2dLayer(StackLayer):
         factors: Tensor,
     ) -> None:
         num_models = factors.shape[0]
-        flat, direct = kept[0], len(kept) - 1 == num_models * len(sums)
+        flat, direct = kept[0], len(kept) - 1 == len(sums)
         for model in range(num_models):
             weight_sum = sums[0][model]
             channels, depth, height, width = weight_sum.shape
             if direct:
-                total = torch.mv(kept[1 + model].t(), factors[model])
+                total = torch.mv(kept[1][model].t(), factors[model])
             else:
                 patches = self._patches(inputs, model).flatten(0, 1)
                 scaled = (flat[model] * factors[model][:, None, None]).flatten(0, 1)
                 total = torch.mm(scaled.t(), patches)
             weight_sum += total.view(channels, height, width, depth).permute(0, 3, 1, 2)
             if len(sums) == 2:
-                sums[1][model].addmv_(kept[model - num_models].t(), factors[model])
+                sums[1][model].addmv_(kept[-1][model].t(), factors[model])
 
     def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
         channels, positions = output_shape[0], output_shape[1] * output_shape[2]
         fan_in = self.module.weight[0].numel()
-        patches = fan_in * positions
         if self._ghost_is_cheaper(channels, fan_in, positions):
-            return patches + 2 * positions * positions
-        return patches + channels * fan_in
+            return fan_in * positions + 2 * positions * positions
+        return channels * fan_in
 
     def shared_floats_per_example(self, output_shape: Sequence[int]) -> int:
         return self.module.weight[0].numel() * output_shape[1] * output_shape[2]
@@ -237,32 +249,54 @@ class Conv2dLayer(StackLayer):
         )
         return height, width
 
+    def _multiply_patches(
+        self, products: Tensor, gradients: Tensor, inputs: LayerInput, model: int
+    ) -> None:
+        """Fills `products`, shape (n, channels, fan_in), with each example's gradient of the weights.
+
+        Patches that are not kept are made for a few examples at a time and used while they are in the cache.
+        """
+        if inputs.shared:
+            torch.bmm(gradients.transpose(1, 2), self._patches(inputs, model), out=products)
+            return
+        windows = self._windows(inputs.of_model(model))
+        patches = products.new_empty((_EXAMPLES_IN_CACHE, *windows.shape[1:]))
+        for start in range(0, len(products), _EXAMPLES_IN_CACHE):
+            part = slice(start, min(start + _EXAMPLES_IN_CACHE, len(products)))
+            block = patches[: part.stop - start].copy_(windows[part])
+            block = block.view(len(block), gradients.shape[1], -1)
+            torch.bmm(gradients[part].transpose(1, 2), block, out=products[part])
+
     def _patches(self, inputs: LayerInput, model: int) -> Tensor:
         """Returns the patches, shape (n, positions, fan_in); kept with the input."""
         key = "patches" if inputs.shared else f"patches {model}"
         if key not in inputs.cache:
-            conv = self.module
-            padding = conv.padding
-            assert not isinstance(padding, str)
-            values = inputs.of_model(model)
-            height, width = self._output_size(values)
-            values = values.permute(0, 2, 3, 1)
-            if any(padding):
-                values = F.pad(values, (0, 0, padding[1], padding[1], padding[0], padding[0]))
-            example, row, column, channel = values.stride()
-            windows = values.as_strided(
-                (len(values), height, width, *conv.kernel_size, values.shape[3]),
-                (
-                    example,
-                    row * conv.stride[0],
-                    column * conv.stride[1],
-                    row * conv.dilation[0],
-                    column * conv.dilation[1],
-                    channel,
-                ),
-            )
-            inputs.cache[key] = windows.reshape(len(values), height * width, -1)
+            windows = self._windows(inputs.of_model(model))
+            positions = windows.shape[1] * windows.shape[2]
+            inputs.cache[key] = windows.reshape(len(windows), positions, -1)
         return inputs.cache[key]
+
+    def _windows(self, values: Tensor) -> Tensor:
+        """Returns what each position sees, (n, out height, out width, height, width, channels), as a view."""
+        conv = self.module
+        padding = conv.padding
+        assert not isinstance(padding, str)
+        height, width = self._output_size(values)
+        values = values.permute(0, 2, 3, 1)
+        if any(padding):
+            values = F.pad(values, (0, 0, padding[1], padding[1], padding[0], padding[0]))
+        example, row, column, channel = values.stride()
+        return values.as_strided(
+            (len(values), height, width, *conv.kernel_size, values.shape[3]),
+            (
+                example,
+                row * conv.stride[0],
+                column * conv.stride[1],
+                row * conv.dilation[0],
+                column * conv.dilation[1],
+                channel,
+            ),
+        )
 
 
 class NormLayer(StackLayer):

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dvrenyi_plugin.mechanisms.ensemble_crop import crop, used_size
 from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput, StackLayer, stack_layer
 
 _ALIGNMENT = (
@@ -84,8 +85,12 @@ class EnsembleNetwork:
         self.shared_floats_per_example = 0
         quanta = [1]
         values = torch.zeros((1, *input_shape))
+        leaves = _leaves(model)
+        self._used_size = used_size(leaves, *input_shape[1:]) if len(input_shape) == 3 else None
+        if self._used_size is not None:
+            values = crop(values, self._used_size)
         used = 0
-        for module in _leaves(model):
+        for module in leaves:
             with torch.no_grad():
                 outputs = module(values)
             count = sum(1 for _ in module.parameters())
@@ -116,6 +121,8 @@ class EnsembleNetwork:
 
     def prepare(self, features: Tensor) -> Tensor:
         """Returns what enters the first layer with parameters: all models share it, so it is done once."""
+        if self._used_size is not None:
+            features = crop(features, self._used_size)
         with torch.no_grad():
             for module in self._prefix:
                 features = module(features)
