@@ -187,3 +187,54 @@ def test_no_mass_under_law_one_certifies_nothing():
     result = tester.audit(*laplace_pair(0, 10), 0.05)
     assert result.lower_bound == 0.0
     assert result.point_estimate == 0.0
+
+
+@pytest.mark.parametrize("certificate", ["markov", "bounded"])
+def test_either_order_keeps_the_weaker_bound_of_the_two_signs(certificate):
+    settings = {"certificate": certificate, "largest_log_ratio": 1.0}
+    samples = laplace_pair(3, 4000)
+    for first, second in (samples, samples[::-1]):
+        signs = [
+            build(log_ratio=ratio, **settings).audit(first, second, 0.05)
+            for ratio in (laplace_log_ratio, lambda s: -laplace_log_ratio(s))
+        ]
+        both = build(either_order=True, **settings).audit(first, second, 0.05)
+        assert both.lower_bound == min(sign.lower_bound for sign in signs)
+        assert both.point_estimate == min(sign.point_estimate for sign in signs)
+        assert both.details["upper_bound"] == max(sign.details["upper_bound"] for sign in signs)
+
+
+def test_either_order_is_right_where_one_sign_is_wrong():
+    # A mechanism at its claim whose two directions differ: the wrong sign refutes it, either order does not.
+    p, q, n = 0.6, 0.3, 20_000
+    logs = np.log([(1 - p) / (1 - q), p / q])
+    rng = np.random.default_rng(0)
+    law1, law2 = (rng.random(n) < p).astype(float), (rng.random(n) < q).astype(float)
+    truth = max(renyi_bernoulli(1.25, p, q), renyi_bernoulli(1.25, q, p))
+    claim = PrivacyProperty(renyi_dp=RenyiDp(1.25, truth))
+    settings = {
+        "log_ratio": lambda s: logs[s[:, 0].astype(int)],
+        "certificate": "bounded",
+        "largest_log_ratio": float(np.abs(logs).max()),
+    }
+    assert build(claim, **settings).audit(law2, law1, 0.05).refuted
+    either = build(claim, either_order=True, **settings)
+    for first, second in ((law1, law2), (law2, law1)):
+        result = either.audit(first, second, 0.05)
+        assert not result.refuted
+        assert result.lower_bound > 0.5 * truth
+
+
+def test_either_order_where_law_one_has_no_mass_has_one_sign():
+    values = np.array([-np.inf, 0.5])
+    tester = build(log_ratio=lambda s: values[s[:, 0].astype(int)], either_order=True)
+    plain = build(log_ratio=lambda s: values[s[:, 0].astype(int)])
+    first, second = np.ones(50), np.repeat([0.0, 1.0], 25)
+    assert tester.audit(first, second, 0.05).point_estimate == (
+        plain.audit(first, second, 0.05).point_estimate
+    )
+
+
+def test_either_order_must_be_a_truth_value():
+    with pytest.raises(ValueError, match="either_order must be True or False, got 1"):
+        build(either_order=1)

@@ -44,6 +44,9 @@ class LikelihoodRatioTesterConfig:
       certificate: "markov" (theorem 3.1, no further assumption) or "bounded" (theorem B.3, needs
         `largest_log_ratio`).
       largest_log_ratio: the log ratio's supremum, or more, in nats, >= 0; from the mechanism, never from samples.
+        With `either_order`, the supremum of its absolute value.
+      either_order: for callers that do not say which law comes first, as DP-Auditorium's runner: computes with the
+        log ratio and with its negative, one of which is the true one, and keeps the weaker bound.
       alpha: order, > 1; None for a Rényi claim's own order, 2 for the other claims.
       seed: recorded in results; nothing here is random.
     """
@@ -52,6 +55,7 @@ class LikelihoodRatioTesterConfig:
     log_ratio: LogRatio
     certificate: str = "markov"
     largest_log_ratio: float | None = None
+    either_order: bool = False
     alpha: float | None = None
     seed: int = 0
 
@@ -66,10 +70,21 @@ class LikelihoodRatioTesterConfig:
             raise ValueError(
                 "largest_log_ratio must be given for the bounded certificate, got None"
             )
+        if not isinstance(self.either_order, bool):
+            raise ValueError(f"either_order must be True or False, got {self.either_order!r}")
         if self.alpha is not None:
             check_order(self.alpha)
         renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
         check_seed(self.seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """What one sign of the log ratio says."""
+
+    lower_bound: float
+    point_estimate: float
+    upper_bound: float
 
 
 class LikelihoodRatioTester(BoundTester):
@@ -80,8 +95,7 @@ class LikelihoodRatioTester(BoundTester):
     testers against an oracle.
 
     The log ratio belongs to one order of the laws: with the samples swapped it has the wrong sign and the bound does
-    not hold. DP-Auditorium's runner calls a tester in both orders; there, take the smaller bound of two testers, one
-    with the log ratio and one with its negative (docs/dp_auditorium.md).
+    not hold. DP-Auditorium's runner calls a tester in both orders: set `either_order` there.
 
     Source: Kim, Varshney and Alabi (2026), theorems 3.1, B.2 and B.3.
     """
@@ -109,25 +123,28 @@ class LikelihoodRatioTester(BoundTester):
         beta = check_failure_probability(failure_probability)
         _, second = check_sample_pair(samples1, samples2)
         log_ratios = self._log_ratios(second)
+        sides = [self._bound(log_ratios, beta)]
+        # Where law 1 has no mass only one order is possible: the negative would be infinite.
+        if self._config.either_order and np.isfinite(log_ratios).all():
+            sides.append(self._bound(-log_ratios, beta))
         largest = self._config.largest_log_ratio
         details: dict[str, Any] = {
             "certificate": self._config.certificate,
             "largest_log_ratio": largest,
             "largest_log_ratio_seen": float(log_ratios.max()),
+            "either_order": self._config.either_order,
         }
         if largest is not None:
-            details["upper_bound"] = bounded_loss_upper_bound(
-                self._alpha, log_ratios, largest, beta
-            )
-        if self._config.certificate == "bounded" and largest is not None:
-            lower_bound = bounded_loss_lower_bound(self._alpha, log_ratios, largest, beta)
-            method = "known log ratio, bounded loss (theorem B.3)"
-        else:
-            lower_bound = markov_lower_bound(self._alpha, log_ratios, beta)
-            method = "known log ratio, Markov (theorem 3.1)"
+            details["upper_bound"] = max(side.upper_bound for side in sides)
+        lower_bound = min(side.lower_bound for side in sides)
+        method = (
+            "known log ratio, bounded loss (theorem B.3)"
+            if self._config.certificate == "bounded"
+            else "known log ratio, Markov (theorem 3.1)"
+        )
         return BoundResult(
             lower_bound=lower_bound,
-            point_estimate=max(0.0, empirical_renyi_divergence(self._alpha, log_ratios)),
+            point_estimate=min(side.point_estimate for side in sides),
             threshold=self._limit,
             refuted=lower_bound > self._limit,
             failure_probability=beta,
@@ -139,6 +156,18 @@ class LikelihoodRatioTester(BoundTester):
             critic_range=None if largest is None else (-math.inf, float(largest)),
             details=MappingProxyType(details),
         )
+
+    def _bound(self, log_ratios: NDArray[np.float64], beta: float) -> _Side:
+        alpha, largest = self._alpha, self._config.largest_log_ratio
+        upper_bound = math.inf
+        if largest is not None:
+            upper_bound = bounded_loss_upper_bound(alpha, log_ratios, largest, beta)
+        if self._config.certificate == "bounded" and largest is not None:
+            lower_bound = bounded_loss_lower_bound(alpha, log_ratios, largest, beta)
+        else:
+            lower_bound = markov_lower_bound(alpha, log_ratios, beta)
+        point_estimate = max(0.0, empirical_renyi_divergence(alpha, log_ratios))
+        return _Side(lower_bound, point_estimate, upper_bound)
 
     def _log_ratios(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
         values = np.asarray(self._config.log_ratio(samples), dtype=np.float64)
