@@ -125,7 +125,8 @@ class GrowthOptimalEProcess:
         """Bets on the next samples, shapes (n, d) and (m, d), then adds them to the past.
 
         Counts may differ, and either may be 0 (an array of shape (0, d)). Samples go in blocks of one sample of the rarer
-        law and an even share of the other's; what finds no partner waits for the next call.
+        law and an even share of the other's; what finds no partner waits for the next call. How many samples of either law
+        come next may depend on blocks that were bet on, not on samples that still wait.
         """
         batches = [
             check_samples(name, s, min_samples=0)
