@@ -277,6 +277,13 @@ class TestCells:
         register_tester("odd")(lambda task: Constant(-math.inf))
         assert cell("gaussian", "odd").bounds[0] == (-math.inf, -math.inf)
 
+    def test_message_that_cannot_be_encoded_can_be_written(self) -> None:
+        def odd(task: Any) -> Any:
+            raise RuntimeError("lone \ud800")
+
+        register_tester("odd")(odd)
+        assert cell("gaussian", "odd").message == "RuntimeError: lone \\ud800"
+
     def test_verdict_that_is_missing_is_an_error(self) -> None:
         register_tester("odd")(lambda task: Constant(5.0, None))
         assert "reject_property must return a bool" in cell("gaussian", "odd").message
@@ -507,6 +514,31 @@ class TestRuns:
             assert comparison.rows[1].bounds[0][0] == float(answer)
             registry._LOADED_FILES.clear()
             del registry._TESTERS["own"]
+
+    def test_settings_of_numpy_and_a_tester_that_leaves_its_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = tmp_path / "own.py"
+        own.write_text(
+            EXTRA.replace("pool_size=100", "pool_size=np.int64(100)")
+            + "def leaves(first, second):\n    os.chdir('/')\n    return 0.0\n"
+            + "@register_tester('leaves')\ndef left(task): return Reads(leaves)\n"
+        )
+        monkeypatch.chdir(tmp_path)
+        comparison = run_comparison(
+            config(
+                tmp_path,
+                output_dir="relative",
+                mechanisms=("counts",),
+                testers=("leaves", "reads"),
+                modules=("own.py",),
+                sample_sizes=(np.int64(30),),
+                repeats=np.int64(2),
+                seed=np.int64(0),
+            )
+        )
+        assert [row.status for row in comparison.rows] == [OK, OK]
+        json.loads(to_json(comparison))
 
     def test_output_dir_that_is_a_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("mine")

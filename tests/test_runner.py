@@ -488,8 +488,12 @@ class TestResuming:
         assert run(ScriptedTester([]), state_path=path).num_inspected_trials == 2
 
 
+DOCUMENTATION = Path(__file__).parents[1] / "docs" / "runner.md"
+
+
+@pytest.mark.skipif(not DOCUMENTATION.exists(), reason="this build leaves out docs/")
 def test_example_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).parents[1] / "docs" / "runner.md").read_text()
+    text = DOCUMENTATION.read_text()
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     for resumed in (0, 1):

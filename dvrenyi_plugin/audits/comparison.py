@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
+from dvrenyi_plugin import __version__
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -31,6 +32,7 @@ from dvrenyi_plugin.audits.comparison_cell import (
     CellResult,
     CellTask,
     PoolTask,
+    one_line,
     run_task,
 )
 from dvrenyi_plugin.audits.comparison_rows import RowStore, with_source
@@ -54,7 +56,6 @@ VARIANTS = (HONEST, BROKEN)
 _ROWS, _POOLS, _LOG = "rows.jsonl", "pools", "workers.log"
 _MIN_SAMPLES = 20
 _LIBRARIES = (
-    "dvrenyi_plugin",
     "numpy",
     "scipy",
     "torch",
@@ -129,8 +130,9 @@ class ComparisonConfig:
 
     @property
     def all_modules(self) -> tuple[str, ...]:
-        """The modules that register everything named here."""
-        return (*BUILT_IN_MODULES, *self.modules)
+        """The modules that register everything named here, files by their absolute paths."""
+        files = (os.path.abspath(name) if name.endswith(".py") else name for name in self.modules)
+        return (*BUILT_IN_MODULES, *files)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,11 +187,10 @@ def run_comparison(
         limit = config.time_limit_s
         return limit is None or time.monotonic() - started < limit
 
-    versions = _versions()
     header = {
         "seed": int(config.seed),
         "failure_probability": float(config.failure_probability),
-        "version": versions["dvrenyi_plugin"],
+        "version": __version__,
     }
     with RowStore.open(os.path.join(config.output_dir, _ROWS), header, _source) as store:
         missing = [
@@ -209,7 +210,7 @@ def run_comparison(
                     on_progress(done, len(plan), result)
     rows = tuple(store.rows[key] for key in keys if key in store.rows)
     return Comparison(
-        config, tuple(mechanisms), tuple(testers), rows, len(plan) - len(rows), versions
+        config, tuple(mechanisms), tuple(testers), rows, len(plan) - len(rows), _versions()
     )
 
 
@@ -231,7 +232,8 @@ def _plan(
                     if pool is not None:
                         repeats = min(repeats, pool // size)
                     if repeats > 0:
-                        plan.append((CellKey(name, variant, size, tester_name, repeats), pool))
+                        key = CellKey(name, variant, int(size), tester_name, int(repeats))
+                        plan.append((key, pool))
     return plan
 
 
@@ -289,7 +291,7 @@ def _in_processes(
 
 def _without_result(key: CellKey, outcome: Outcome, prefix: str) -> CellResult:
     status = {TIMED_OUT: TIMEOUT, PROCESS_DIED: DIED}.get(outcome.status, ERROR)
-    return CellResult(key, status, (prefix + outcome.message)[:500])
+    return CellResult(key, status, one_line(prefix + outcome.message))
 
 
 def _source(key: CellKey) -> str | None:
@@ -304,18 +306,15 @@ def _pool_path(config: ComparisonConfig, key: CellKey, size: int) -> str:
     source = find_mechanism(key.mechanism).source
     stem = f"{key.mechanism}-{source}" if source else key.mechanism
     name = f"{stem}-{key.variant}-seed{config.seed}-{size}.npz"
-    return os.path.join(config.output_dir, _POOLS, name)
+    # Absolute: a tester may change its process's working directory.
+    return os.path.abspath(os.path.join(config.output_dir, _POOLS, name))
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
+    versions = {"python": platform.python_version(), "dvrenyi_plugin": __version__}
     for library in _LIBRARIES:
         try:
             versions[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    if "dvrenyi_plugin" not in versions:
-        from dvrenyi_plugin import __version__
-
-        versions["dvrenyi_plugin"] = __version__
     return versions

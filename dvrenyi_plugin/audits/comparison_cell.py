@@ -201,9 +201,9 @@ def run_cell(task: CellTask) -> CellResult:
         load_modules(task.modules)
         return _run_cell(task)
     except NotApplicableError as error:
-        return CellResult(key, NOT_APPLICABLE, _one_line(str(error)))
+        return CellResult(key, NOT_APPLICABLE, one_line(str(error)))
     except (Exception, SystemExit) as error:
-        return CellResult(key, ERROR, _one_line(f"{type(error).__name__}: {error}"))
+        return CellResult(key, ERROR, one_line(f"{type(error).__name__}: {error}"))
 
 
 def _run_cell(task: CellTask) -> CellResult:
@@ -352,6 +352,11 @@ def _seed(root: int, name: str, number: int) -> int:
     return int(sequence.generate_state(1)[0])
 
 
+def one_line(text: str) -> str:
+    """Returns the beginning of a message as it can stand in every report: on one line, and encodable."""
+    return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())[:500]
+
+
 def _plain(value: float) -> float | str:
     return float(value) if math.isfinite(value) else str(float(value))
 
@@ -362,7 +367,3 @@ def _floats(values: Sequence[Any]) -> list[float]:
 
 def _float_or_none(value: float | None) -> float | None:
     return None if value is None else float(value)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:500]

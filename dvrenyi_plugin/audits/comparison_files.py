@@ -8,6 +8,8 @@ import math
 import os
 from typing import Any
 
+import numpy as np
+
 from dvrenyi_plugin.audits.comparison import Comparison
 from dvrenyi_plugin.audits.comparison_page import to_html
 from dvrenyi_plugin.audits.comparison_summary import head_to_head, summarise, totals_by_tester
@@ -59,6 +61,8 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):

@@ -198,7 +198,7 @@ def register_mechanism(
     """
     _check_name(name, _MECHANISMS, "mechanism")
     if pool_size is not None:
-        check_int("pool_size", pool_size, at_least=1)
+        pool_size = check_int("pool_size", pool_size, at_least=1)
 
     def register(build: Callable[[bool, int], AuditSubject]) -> Callable[[bool, int], AuditSubject]:
         _MECHANISMS[name] = RegisteredMechanism(
