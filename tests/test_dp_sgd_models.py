@@ -114,6 +114,23 @@ def test_weights_of_another_model_are_refused() -> None:
     ("build", "message"),
     [
         (lambda: nn.Linear(4, 2), "Sequential"),
+        (lambda: nn.Sequential(nn.Linear(4, 2), nn.Softmax(dim=0)), "mix records"),
+        (
+            lambda: nn.Sequential(
+                nn.Unflatten(1, (2, 2)),
+                nn.InstanceNorm1d(2, track_running_stats=True),
+                *(nn.Flatten(), nn.Linear(4, 2)),
+            ),
+            "running statistics",
+        ),
+        (
+            lambda: nn.Sequential(
+                nn.Unflatten(1, (2, 2)),
+                nn.MaxPool1d(2, return_indices=True),
+                *(nn.Flatten(), nn.Linear(2, 2)),
+            ),
+            "must take records",
+        ),
         (lambda: nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)), "mix records"),
         (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2)), "deterministic"),
         (lambda: nn.Sequential(nn.Linear(4, 2), nn.RReLU()), "deterministic"),

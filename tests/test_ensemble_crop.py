@@ -22,6 +22,8 @@ from dvrenyi_plugin.mechanisms.ensemble_crop import crop, used_size
         ([nn.Conv2d(1, 2, 3, stride=2)], (10, 9), (9, 9)),
         ([nn.Conv2d(1, 2, 2, dilation=(2, 3), stride=3)], (9, 9), (9, 7)),
         ([nn.Tanh(), nn.AvgPool2d((3, 2))], (8, 7), (6, 6)),
+        ([nn.MaxPool2d([2, 3])], (9, 8), (8, 6)),
+        ([nn.AvgPool2d((2,), stride=[3, 2])], (9, 9), (8, 8)),
         ([nn.MaxPool2d(2, ceil_mode=True)], (9, 8), (9, 8)),
         ([nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool2d(2)], (9, 9), (9, 9)),
         ([nn.Conv2d(1, 2, 3, padding="same"), nn.MaxPool2d(2)], (9, 9), (9, 9)),

@@ -101,6 +101,11 @@ FALLBACK_MODELS: dict[str, Callable[[], nn.Sequential]] = {
     "convolution with named padding": lambda: nn.Sequential(
         nn.Conv2d(2, 3, 3, padding="same"), nn.Tanh(), *head(3 * 72)
     ),
+    # Where a convolution of one channel puts its output in memory is seen by what comes next.
+    "one channel, then named padding": lambda: nn.Sequential(
+        *(nn.Flatten(1, 2), nn.Unflatten(1, (1, 18)), nn.Conv2d(1, 3, 2), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Conv2d(3, 10, (1, 3), padding="valid"), *head(10 * 8)),
+    ),
     "one-dimensional convolution": lambda: nn.Sequential(
         nn.Flatten(2), nn.Conv1d(2, 3, 5, stride=3), nn.ReLU(), *head(3 * 23)
     ),
@@ -368,6 +373,28 @@ def test_frozen_and_shared_parameters_are_refused() -> None:
         EnsembleNetwork(nn.Sequential(layer, nn.Tanh(), layer), (4,))
 
 
+def test_hooks_are_refused() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    model[1].register_forward_hook(lambda module, inputs, outputs: 2 * outputs)
+    with pytest.raises(ValueError, match=r"no hooks.*\['1'\]"):
+        EnsembleNetwork(model, (4,))
+
+
+@pytest.mark.parametrize("sample_rate", [1.0, 0.4])
+def test_no_records_leave_steps_of_noise_alone(sample_rate: float) -> None:
+    values = settings("group norm", sample_rate=sample_rate, num_steps=3)
+    empty = images(0)
+    trained = ensemble(values)
+    moved = trained.train_models(empty, 0, [0, 1]) - _flat(trained)
+    # Each coordinate is the sum of 3 steps' noise of standard deviation 0.05; 4 standard errors of the deviation.
+    expected = 0.05 * np.sqrt(3.0)
+    assert moved.std() == pytest.approx(expected, rel=4.0 / np.sqrt(2 * moved.size))
+    noiseless = ensemble({**values, "noise_scale": 0.0})
+    np.testing.assert_allclose(
+        noiseless.train_models(empty, 0, [0]), _flat(trained)[np.newaxis], rtol=1e-6
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "named_"),
     [({"device": "abacus"}, "device"), ({"memory_budget_bytes": 5}, "memory_budget_bytes")],
@@ -381,6 +408,11 @@ def test_config_names_what_is_wrong(changes: dict[str, Any], named_: str) -> Non
 def test_missing_device_is_one_clear_error() -> None:
     with pytest.raises(ValueError, match="device 'cuda' cannot be used here"):
         ensemble(settings("activations"), device="cuda")
+
+
+def test_a_device_without_numbers_is_one_clear_error() -> None:
+    with pytest.raises(ValueError, match="device 'meta' cannot be used here"):
+        ensemble(settings("activations"), device="meta")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -74,8 +74,9 @@ def model_factory(
 
     Raises:
       ValueError: (when called) the function gives no nn.Sequential, its output is not (n, num_classes),
-        it has no parameters, or a layer makes clipping or the noise meaningless: batch normalisation mixes
-        records, and random layers such as dropout draw from no seed of ours.
+        it has no parameters, or a layer makes clipping or the noise meaningless: batch normalisation and a
+        softmax over the batch mix records, running statistics remember them without noise, and random layers
+        such as dropout draw from no seed of ours.
     """
 
     def build() -> nn.Sequential:
@@ -97,6 +98,10 @@ def model_factory(
                 raise ValueError(
                     f"model must not mix records, but {name!r} is {type(module).__name__}; use GroupNorm"
                 )
+            if getattr(module, "track_running_stats", False):
+                raise ValueError(
+                    f"model must keep no running statistics of records, but {name!r} is {module}"
+                )
             drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0.0
             if drops or isinstance(module, nn.RReLU):
                 raise ValueError(
@@ -104,20 +109,44 @@ def model_factory(
                 )
         if not any(parameter.requires_grad for parameter in network.parameters()):
             raise ValueError("model must have parameters to train, got none")
-        with torch.no_grad():
-            try:
-                shape = tuple(network(torch.zeros((2, *input_shape))).shape)
-            except RuntimeError as error:
-                raise ValueError(
-                    f"model must take records of shape {input_shape}: {error}"
-                ) from None
-        if shape != (2, num_classes):
-            raise ValueError(
-                f"model must map 2 records to shape (2, {num_classes}), got shape {shape}"
-            )
+        _check_outputs(network, input_shape, num_classes)
         return network
 
     return build
+
+
+def _check_outputs(network: nn.Sequential, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """Raises unless each record has its own row of logits, whatever other records there are."""
+    records = torch.randn((2, *input_shape), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        try:
+            outputs = network(records)
+            alone = torch.cat([network(record) for record in torch.split(records, 1)])
+        except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"model must take records of shape {input_shape}: {error}") from None
+    if outputs.shape != (2, num_classes):
+        raise ValueError(
+            f"model must map 2 records to shape (2, {num_classes}), got shape {tuple(outputs.shape)}"
+        )
+    # Kernels may round differently for another number of records: a thousandth is far above that.
+    tolerance = 1e-3 * float(outputs.abs().max())
+    if not torch.allclose(outputs, alone, rtol=0.0, atol=tolerance, equal_nan=True):
+        raise ValueError(
+            "model must not mix records, but a record's outputs change with the records beside it"
+        )
+
+
+def check_no_hooks(model: nn.Module) -> None:
+    """Raises ValueError if a module does more than its type says, in forward hooks."""
+    hooked = [
+        name
+        for name, module in model.named_modules()
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+    ]
+    if hooked:
+        raise ValueError(
+            f"model must have no hooks, which only OpacusDpSgdMechanism would call, got hooks of {hooked}"
+        )
 
 
 def random_weights(

@@ -71,7 +71,9 @@ def _is_padded(window: Any) -> bool:
 
 
 def _pair(value: Any) -> tuple[int, int]:
-    return value if isinstance(value, tuple) else (value, value)
+    # Pooling layers keep what they were given: a number, or one or two in a tuple or list.
+    sides = value if isinstance(value, Sequence) else (value,)
+    return sides[0], sides[-1]
 
 
 def crop(images: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:

@@ -65,6 +65,7 @@ class EnsembleDpSgdMechanism(DpSgdMechanism):
         self._network = EnsembleNetwork(model, config.input_shape)
         try:
             model.to(config.device)
+            torch.Generator(config.device)
         except (RuntimeError, AssertionError) as error:
             raise ValueError(f"device {config.device!r} cannot be used here: {error}") from None
 
@@ -178,6 +179,8 @@ class _Run:
     ) -> list[int]:
         """Adds the clipped sums of one step's batches to `sums` and returns the batch sizes."""
         clip_norm = self._config.effective_clip_norm
+        if not self._num_records:
+            return [0] * len(rows)
         if self._config.sample_rate == 1.0:
             for chunk in self._chunks:
                 chunk.add_clipped_sums(self._network, sums, rows, clip_norm)

@@ -150,7 +150,8 @@ class Conv2dLayer(StackLayer):
                 inputs.values.unbind(), weights[0].unbind(), biases, strict=True
             )
         ]
-        stack = outputs[0].unsqueeze(0) if num_models == 1 else torch.stack(outputs)
+        # One model's outputs lie in memory as a stack's would: kernels downstream may round by the layout.
+        stack = outputs[0].contiguous().unsqueeze(0) if num_models == 1 else torch.stack(outputs)
         return stack.permute(0, 1, 4, 2, 3)
 
     def _forward_patches(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks
 from dvrenyi_plugin.mechanisms.ensemble_crop import crop, used_size
 from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput, StackLayer, stack_layer
 
@@ -67,6 +68,7 @@ class EnsembleNetwork:
                 f"model must train every parameter in EnsembleDpSgdMechanism, got {frozen} frozen; use"
                 " OpacusDpSgdMechanism"
             )
+        check_no_hooks(model)
         self.slots: list[ParameterSlot] = []
         end = 0
         for name, parameter in named:

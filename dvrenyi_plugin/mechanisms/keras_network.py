@@ -10,6 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks
+
 _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.Tanh: lambda layer: tf.nn.tanh,
     nn.ReLU: lambda layer: tf.nn.relu,
@@ -39,8 +41,10 @@ class KerasNetwork:
         """Builds the Keras model; its weights are set by `set_weights`.
 
         Raises:
-          ValueError: a layer that is not one of the supported kinds, or weights that two layers share.
+          ValueError: a layer that is not one of the supported kinds or has hooks, or weights that two layers
+            share.
         """
+        check_no_hooks(network)
         builder = _Builder()
         for name, layer in _leaves(network, ""):
             builder.add(name, layer)
