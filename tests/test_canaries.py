@@ -159,12 +159,25 @@ def test_own_canary_from_a_file(tmp_path, network, split):
     for bad, message in (
         (own[0], r"shape \(1, 3, 3\), got float64 of shape \(3, 3\)"),
         (own * np.nan, "must be finite"),
+        (own * 1e300, "must be finite in float32"),
         (np.array([[["a"] * 3] * 3]), "must hold numbers"),
         (np.array([None] * 9).reshape(1, 3, 3), "without unpickling"),
     ):
         np.save(path, bad)
         with pytest.raises(ValueError, match=message):
             make_canary(path, network, split)
+    np.save(path, own)
+    with open(path, "r+b") as file:
+        # A header that asks for nine terabytes.
+        header = file.read(128).replace(b"(1, 3, 3), }", b"(999999999999,), }")[:127] + b"\n"
+        file.seek(0)
+        file.write(header)
+    with pytest.raises(ValueError, match=r"own\.npy cannot be read"):
+        make_canary(path, network, split)
+    with open(path, "wb") as file:
+        np.savez(file, own)
+    with pytest.raises(ValueError, match="single array, got an archive"):
+        make_canary(path, network, split)
     with pytest.raises(FileNotFoundError):
         make_canary(str(tmp_path / "none.npy"), network, split)
 
@@ -207,6 +220,18 @@ def test_weights_come_from_a_file_without_unpickling_code(tmp_path, dataset, net
     torch.save([1, 2], path)
     with pytest.raises(ValueError, match="must map parameter names to tensors"):
         read_weights_file(path)
-    path.write_bytes(b"no weights at all")
-    with pytest.raises(ValueError, match=r"weights\.pt"):
-        read_weights_file(path)
+    for damaged in (b"no weights at all", b"hello world" * 9, b""):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"weights\.pt is not a file of plain weights"):
+            read_weights_file(path)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [torch.zeros((2, 2)).to_sparse(), torch.zeros(2, device="meta"), torch.zeros(2) * 1j],
+    ids=["sparse", "meta", "complex"],
+)
+def test_weights_must_be_ordinary_floats(tmp_path, weight):
+    torch.save({"0.weight": weight}, tmp_path / "weights.pt")
+    with pytest.raises(ValueError, match=r"dense tensors of floats, got '0\.weight'"):
+        read_weights_file(tmp_path / "weights.pt")

@@ -289,6 +289,16 @@ def test_truncated_gzip_is_refused(tmp_path):
         load_dataset("mnist", data_dir=str(tmp_path))
 
 
+def test_gzip_with_a_damaged_block_is_refused(tmp_path):
+    write_idx_folder(tmp_path, *made_images(), ".gz")
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    # After the ten bytes of gzip's header: a block of the kind that does not exist.
+    whole = gzip.compress(gzip.decompress(path.read_bytes()))
+    path.write_bytes(whole[:10] + b"\x07" + whole[11:])
+    with pytest.raises(ValueError, match="not a complete gzip file"):
+        load_dataset("mnist", data_dir=str(tmp_path))
+
+
 @pytest.mark.parametrize("data_dir", [None, "", "/nowhere/at/all"])
 def test_file_datasets_need_a_folder(data_dir):
     with pytest.raises(ValueError, match="data_dir must be a folder with the files of mnist"):
@@ -347,6 +357,9 @@ def test_npz_bytes_are_scaled_and_floats_are_not(tmp_path):
         ({"features": np.zeros(3), "labels": np.zeros(3, int)}, r"numbers of shape \(n, ...\)"),
         ({"features": np.full((3, 2), np.nan), "labels": np.zeros(3, int)}, "finite"),
         ({"features": np.zeros((3, 2)), "labels": -np.ones(3, int)}, "got -1 at index"),
+        ({"features": np.full((3, 2), 1e300), "labels": np.zeros(3, int)}, "finite"),
+        ({"features": np.zeros((3, 0, 2)), "labels": np.zeros(3, int)}, "numbers in each record"),
+        ({"features": np.zeros((3, 2)), "labels": np.full(3, 10**9)}, "below 65536"),
         ({"features": np.zeros((0, 2)), "labels": np.zeros(0, int)}, "at least one"),
     ],
 )
@@ -370,6 +383,21 @@ def test_npz_with_pickled_objects_runs_no_code(tmp_path):
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(ValueError, match=r"text\.npz"):
         load_dataset(str(tmp_path / "text.npz"))
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut short", "flipped", "a single array"])
+def test_damaged_npz_is_refused_by_name(tmp_path, kind):
+    path = tmp_path / "own.npz"
+    np.savez(path, features=np.ones((30, 7)), labels=np.zeros(30, int))
+    whole = path.read_bytes()
+    if kind == "a single array":
+        with open(path, "wb") as file:
+            np.save(file, np.ones((3, 2)))
+    else:
+        contents = {"empty": b"", "cut short": whole[:300], "flipped": whole[:400] + b"\1" * 50}
+        path.write_bytes(contents[kind] + (whole[450:] if kind == "flipped" else b""))
+    with pytest.raises(ValueError, match=r"own\.npz"):
+        load_dataset(str(path))
 
 
 def small_records(n=6, seed=0):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_seed
+from dvrenyi_plugin.audits.dataset_files import read_npy
 from dvrenyi_plugin.audits.datasets import AuditSplit, read_only_view
 
 CANARY_NAMES = ("blank", "clipbkd", "mislabelled", "random")
@@ -127,23 +128,17 @@ def _outside_records(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.
 
 
 def _own_record(path: str, split: AuditSplit) -> NDArray[np.float32]:
-    try:
-        record = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"canary {path} cannot be read without unpickling: {error}") from None
+    record = read_npy(path)
     shape = split.audited.record_shape
-    if (
-        not isinstance(record, np.ndarray)
-        or record.shape != shape
-        or record.dtype.kind not in "uif"
-    ):
-        found = (
-            f"{record.dtype} of shape {record.shape}" if isinstance(record, np.ndarray) else "none"
+    if record.shape != shape or record.dtype.kind not in "uif":
+        raise ValueError(
+            f"canary {path} must hold numbers of shape {shape}, got {record.dtype} of shape"
+            f" {record.shape}"
         )
-        raise ValueError(f"canary {path} must hold numbers of shape {shape}, got {found}")
-    if not np.isfinite(record).all():
-        raise ValueError(f"canary {path} must be finite, got NaN or infinite entries")
-    result: NDArray[np.float32] = record[np.newaxis].astype(np.float32)
+    with np.errstate(over="ignore"):
+        result: NDArray[np.float32] = record[np.newaxis].astype(np.float32)
+    if not np.isfinite(result).all():
+        raise ValueError(f"canary {path} must be finite in float32, got NaN or infinite entries")
     return result
 
 

@@ -6,11 +6,13 @@ made, so a truncated, padded or mislabelled file is an error and never a shorter
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import math
 import os
-import zipfile
-from typing import IO, cast
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,7 @@ def read_idx(path: str | os.PathLike[str], rank: int) -> NDArray[np.uint8]:
     try:
         with _open_binary(path) as file:
             return _read_idx_stream(file, os.fspath(path), rank)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{os.fspath(path)} is not a complete gzip file: {error}") from None
 
 
@@ -113,19 +115,45 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[NDArray[np.generic], NDArray
       OSError: the file cannot be read.
     """
     name = os.fspath(path)
+    with _numpy_file(name) as archive:
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError(f"{name} must be an .npz archive, got a single array")
+        missing = {"features", "labels"} - set(archive.files)
+        if missing:
+            raise ValueError(
+                f"{name} must hold arrays named features and labels, got {sorted(archive.files)}"
+            )
+        return archive["features"], archive["labels"]
+
+
+def read_npy(path: str | os.PathLike[str]) -> NDArray[np.generic]:
+    """Returns the array of an `.npy` file; pickled objects are refused.
+
+    Raises:
+      ValueError: not an `.npy` file, or it holds Python objects.
+      OSError: the file cannot be read.
+    """
+    name = os.fspath(path)
+    with _numpy_file(name) as array:
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{name} must hold a single array, got an archive")
+        return array
+
+
+@contextlib.contextmanager
+def _numpy_file(name: str) -> Iterator[Any]:
+    """Gives what NumPy finds in a file, without unpickling; its complaints name the file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError(f"{name} must be an .npz archive, got a single array")
-            missing = {"features", "labels"} - set(archive.files)
-            if missing:
-                raise ValueError(
-                    f"{name} must hold arrays named features and labels, got {sorted(archive.files)}"
-                )
-            return archive["features"], archive["labels"]
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{name} is not a readable .npz archive: {error}") from None
-    except ValueError as error:
-        if name in str(error):
+        with contextlib.ExitStack() as stack:
+            content = np.load(name, allow_pickle=False)
+            if isinstance(content, np.lib.npyio.NpzFile):
+                stack.enter_context(content)
+            yield content
+    except OSError:
+        raise
+    except Exception as error:
+        # A damaged file makes NumPy's reader and the decompression below it fail in any way there is.
+        if isinstance(error, ValueError) and name in str(error):
             raise
-        raise ValueError(f"{name} cannot be read without unpickling: {error}") from None
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{name} cannot be read without unpickling: {reason}") from None

@@ -15,6 +15,9 @@ from dvrenyi_plugin.audits import dataset_files, torchvision_datasets
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
+# A larger label is no number of a class: the network would have an output for each below it.
+_MOST_CLASSES = 2**16
+
 Records = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
@@ -55,6 +58,10 @@ class LabelledDataset:
             )
         if self.labels.size == 0:
             raise ValueError("features must hold at least one record, got none")
+        if self.features.size == 0:
+            raise ValueError(
+                f"features must hold numbers in each record, got shape {self.features.shape}"
+            )
         bad_rows = ~np.isfinite(self.features).reshape(len(self.features), -1).all(axis=1)
         if bad_rows.any():
             raise ValueError(
@@ -219,10 +226,13 @@ def _load_npz(path: str) -> LabelledDataset:
             f"labels in {path} must be integers of shape ({features.shape[0]},), at least one, got"
             f" {labels.dtype} of shape {labels.shape}"
         )
+    largest = int(labels.max())
+    if largest >= _MOST_CLASSES:
+        raise ValueError(f"labels in {path} must be below {_MOST_CLASSES}, got {largest}")
     if features.ndim == 3:
         features = features[:, np.newaxis]
     scale = 255.0 if features.dtype == np.uint8 else 1.0
-    return _images(path, features, labels, scale, max(int(labels.max()) + 1, 2))
+    return _images(path, features, labels, scale, max(largest + 1, 2))
 
 
 def _images(
@@ -232,7 +242,8 @@ def _images(
     scale: float,
     num_classes: int,
 ) -> LabelledDataset:
-    features = np.asarray(images, dtype=np.float32) / np.float32(scale)
+    with np.errstate(over="ignore"):  # What overflows is refused as infinite.
+        features = np.asarray(images, dtype=np.float32) / np.float32(scale)
     return LabelledDataset(name, features, np.array(labels, dtype=np.int64), num_classes)
 
 

@@ -19,6 +19,8 @@ from dvrenyi_plugin.interfaces import RenyiDp
 
 _DEFAULT_MU = 1.0
 _NOISE_TOLERANCE = 1e-6
+# Squares beyond these over- or underflow; so does the noise itself in float32.
+_LEAST_NOISE, _MOST_NOISE = 1e-100, 1e30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +111,7 @@ def dp_sgd_claim_at(
                 f" epsilon and delta: got mu {mu:g} at sample_rate {sample_rate:g}"
             )
         noise_multiplier = dp_sgd_noise_multiplier(num_steps, mu)
+    check_real("noise_multiplier", noise_multiplier, at_least=_LEAST_NOISE, at_most=_MOST_NOISE)
     if sample_rate == 1.0:
         mu = num_canaries * dp_sgd_mu(num_steps, noise_multiplier)
         epsilon = num_canaries**2 * dp_sgd_renyi(alpha, num_steps, noise_multiplier)

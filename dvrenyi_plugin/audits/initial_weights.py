@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pickle
+import warnings
 
 import numpy as np
 import torch
@@ -88,8 +88,14 @@ def read_weights_file(path: str | os.PathLike[str]) -> Weights:
     """
     name = os.fspath(path)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        with warnings.catch_warnings():
+            # Of pickles that torch did not write, before it refuses them.
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:
+        # A damaged file makes torch's reader fail in any way there is.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name} is not a file of plain weights: {reason}") from None
     if not isinstance(content, dict) or not all(
@@ -98,6 +104,12 @@ def read_weights_file(path: str | os.PathLike[str]) -> Weights:
         raise ValueError(
             f"{name} must map parameter names to tensors, got {type(content).__name__}"
         )
+    for key, value in content.items():
+        if value.layout != torch.strided or value.is_meta or not value.is_floating_point():
+            raise ValueError(
+                f"{name} must hold dense tensors of floats, got {key!r} in"
+                f" {'meta' if value.is_meta else value.layout}, {value.dtype}"
+            )
     return {key: value.detach().float().numpy() for key, value in content.items()}
 
 

@@ -74,7 +74,7 @@ class SequentialAuditConfig:
     def __post_init__(self) -> None:
         check_int("batch_models", self.batch_models, at_least=2)
         if self.futility_mu is not None:
-            check_real("futility_mu", self.futility_mu, above=0.0)
+            check_real("futility_mu", self.futility_mu, above=0.0, at_most=1e100)
         check_real("futility_probability", self.futility_probability, above=0.0, below=1.0)
 
 

@@ -19,7 +19,7 @@ def run_command(
 ) -> int:
     """Returns a program's exit status: the body's, 0 after --help, 1 after an error in what was asked.
 
-    Such an error (a bad flag, ValueError, ImportError or OSError) becomes one line on standard error. Any
+    Such an error (a bad flag, ValueError, ImportError, OSError or too little memory) becomes one line on standard error. Any
     other exception is a fault of ours and keeps its traceback.
 
     Args:
@@ -44,6 +44,9 @@ def run_command(
         return body(flag_values)
     except (flags.Error, ValueError, ImportError, OSError) as error:
         print(f"{name}: {one_line(error)}", file=sys.stderr)
+        return EXIT_ERROR
+    except MemoryError as error:
+        print(f"{name}: not enough memory for this: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print(f"{name}: interrupted, no report was written", file=sys.stderr)

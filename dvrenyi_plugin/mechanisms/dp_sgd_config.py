@@ -77,6 +77,11 @@ class DpSgdConfig:
         check_real("gradient_denominator", self.gradient_denominator, above=0.0)
         check_real("sample_rate", self.sample_rate, above=0.0, at_most=1.0)
         check_real("noise_scale", self.noise_scale, at_least=0.0)
+        # Training is in float32, which holds numbers up to 3e38, and noise is many standard deviations at times.
+        largest_noise = self.noise_scale * self.noise_multiplier * self.clip_norm
+        check_real("noise_scale * noise_multiplier * clip_norm", largest_noise, at_most=1e30)
+        rate = self.learning_rate / self.gradient_denominator
+        check_real("learning_rate / gradient_denominator", rate, at_most=1e38)
         check_choice("defect", self.defect, DEFECTS)
         check_choice("observe", self.observe, OBSERVATIONS)
         check_seed(self.seed)
