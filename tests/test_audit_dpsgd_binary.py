@@ -1,7 +1,9 @@
 """The command-line audit: exit status, files, one-line errors, and the audit of a true and a false claim."""
 
+import inspect
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -9,9 +11,10 @@ import sys
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits.report_files import REPORT_FILES
+from dvrenyi_plugin.audits import report_files, shk_report_files
+from dvrenyi_plugin.audits.report_files import EVIDENCE_FILE, REPORT_FILES
 from dvrenyi_plugin.binaries import audit_dpsgd
-from dvrenyi_plugin.binaries._output_directory import staged_output
+from dvrenyi_plugin.binaries._output_directory import REPORT_PARTS, staged_output
 from dvrenyi_plugin.mechanisms import EnsembleDpSgdMechanism
 
 TINY = [
@@ -49,6 +52,8 @@ def test_a_false_claim_is_refuted_with_status_2(broken_run):
     assert report["settings"]["noise_scale"] == 0.05
     assert report["settings"]["engine"] == "ensemble"
     assert report["versions"]["torch"]
+    # The images came from there.
+    assert report["versions"]["scikit-learn"]
     assert report["wall_seconds"] > 0.0
 
 
@@ -92,6 +97,23 @@ def test_a_rerun_repeats_the_observations_and_replaces_the_report(broken_run, tm
     assert json.loads((tmp_path / "report.json").read_text())["refuted"] is True
     with np.load(first / "observations.npz") as a, np.load(tmp_path / "observations.npz") as b:
         assert a["with_canary"].tobytes() == b["with_canary"].tobytes()
+
+
+def test_an_earlier_reports_pictures_do_not_survive_beside_a_new_report(tmp_path):
+    flags = ("--num_models=10", "--noise_scale=0.05", f"--output_dir={tmp_path}")
+    (tmp_path / "kl.png").write_text("the user's own: there is no report yet")
+    assert audit("--sequential", *flags) == 0
+    assert (tmp_path / "evidence.png").exists() and (tmp_path / "kl.png").exists()
+    (tmp_path / "notes.txt").write_text("the user's own")
+    assert audit(*flags) == 0
+    left = [name for name in os.listdir(tmp_path) if not name.startswith("observations-")]
+    assert sorted(left) == sorted([*REPORT_FILES, "notes.txt"])
+
+
+def test_every_file_of_a_report_is_known_as_a_part_of_it():
+    assert {*REPORT_FILES, EVIDENCE_FILE} <= set(REPORT_PARTS)
+    sources = inspect.getsource(report_files) + inspect.getsource(shk_report_files)
+    assert set(re.findall(r'"(\w+\.(?:png|md|json|npz))"', sources)) == set(REPORT_PARTS)
 
 
 def stored_models(folder):

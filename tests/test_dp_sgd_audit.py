@@ -1,8 +1,11 @@
 """The audit runner and its report, on trainers whose laws are known."""
 
 import dataclasses
+import importlib.metadata
 import json
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -22,7 +25,7 @@ from dvrenyi_plugin.audits.dp_sgd_experiment import (
 from dvrenyi_plugin.audits.model_training import Observations
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
-from dvrenyi_plugin.audits.report import Separation, jsonable
+from dvrenyi_plugin.audits.report import Separation, jsonable, library_versions
 from dvrenyi_plugin.conversions import dp_sgd_epsilon
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers.bound_result import BoundResult
@@ -106,6 +109,17 @@ def test_one_direction_above_the_claim_is_enough_and_none_is_not(pair, bounds, r
     assert report.point_estimate == 0.9
     assert report.claim.epsilon == 0.5
     assert ("REFUTED" in report.summary()) is refuted
+
+
+def test_versions_of_optional_libraries_are_those_that_are_loaded(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: f"{name} 1.2")
+    monkeypatch.setitem(sys.modules, "torchvision", types.ModuleType("torchvision"))
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    versions = library_versions()
+    assert versions["torchvision"] == "torchvision 1.2"
+    assert "tensorflow" not in versions
+    monkeypatch.setitem(sys.modules, "tensorflow", types.ModuleType("tensorflow"))
+    assert library_versions()["tensorflow"] == "tensorflow 1.2"
 
 
 def test_report_as_json_and_markdown(pair):

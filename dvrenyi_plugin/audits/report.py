@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import math
 import platform
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,16 @@ from dvrenyi_plugin.interfaces import GaussianDp, read_claim
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 _PACKAGES = ("numpy", "scipy", "torch", "opacus", "dp-accounting", "joblib")
+# Distributions that only some audits use, and the module that is loaded when they do.
+_OPTIONAL_PACKAGES = {
+    "tensorflow": "tensorflow",
+    "tensorflow-privacy": "tensorflow_privacy",
+    "torchvision": "torchvision",
+    "scikit-learn": "sklearn",
+    "mlxtend": "mlxtend",
+    "distributed": "distributed",
+    "ray": "ray",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,9 +372,12 @@ class AuditReport:
 
 
 def library_versions() -> dict[str, str]:
-    """Returns the versions of this package, of Python and of the libraries an audit may use."""
+    """Returns the versions of this package, of Python and of the libraries: all that every audit may use, and of the
+    optional ones those that this process has loaded.
+    """
     versions = {"dvrenyi_plugin": __version__, "python": platform.python_version()}
-    for name in _PACKAGES:
+    loaded = [name for name, module in _OPTIONAL_PACKAGES.items() if module in sys.modules]
+    for name in (*_PACKAGES, *loaded):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

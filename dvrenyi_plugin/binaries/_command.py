@@ -10,6 +10,37 @@ from absl import flags
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
+class ProgramFlags:
+    """A program's own flags, made one after another; absl's global ones are left alone.
+
+    Attributes:
+      values: what has been defined so far, to parse a command line with.
+    """
+
+    def __init__(self) -> None:
+        self.values = flags.FlagValues()  # type: ignore[no-untyped-call]
+
+    def text(self, name: str, default: str | None, meaning: str) -> None:
+        """Adds a flag that holds text."""
+        flags.DEFINE_string(name, default, meaning, flag_values=self.values)
+
+    def whole(self, name: str, default: int | None, meaning: str) -> None:
+        """Adds a flag that holds an integer."""
+        flags.DEFINE_integer(name, default, meaning, flag_values=self.values)
+
+    def real(self, name: str, default: float | None, meaning: str) -> None:
+        """Adds a flag that holds a float."""
+        flags.DEFINE_float(name, default, meaning, flag_values=self.values)
+
+    def switch(self, name: str, default: bool, meaning: str) -> None:
+        """Adds a flag that is on or off."""
+        flags.DEFINE_bool(name, default, meaning, flag_values=self.values)
+
+    def words(self, name: str, default: Sequence[str], meaning: str) -> None:
+        """Adds a flag that holds words with commas between."""
+        flags.DEFINE_list(name, list(default), meaning, flag_values=self.values)
+
+
 def run_command(
     name: str,
     description: str,

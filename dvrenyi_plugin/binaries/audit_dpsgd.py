@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, run_command
+from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, ProgramFlags, run_command
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_dpsgd"
@@ -23,115 +23,111 @@ _NAME = "audit_dpsgd"
 
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
-    values = flags.FlagValues()  # type: ignore[no-untyped-call]
+    program = ProgramFlags()
 
-    def text(name: str, default: str | None, meaning: str) -> None:
-        flags.DEFINE_string(name, default, meaning, flag_values=values)
-
-    def whole(name: str, default: int | None, meaning: str) -> None:
-        flags.DEFINE_integer(name, default, meaning, flag_values=values)
-
-    def real(name: str, default: float | None, meaning: str) -> None:
-        flags.DEFINE_float(name, default, meaning, flag_values=values)
-
-    text(
+    program.text(
         "dataset",
         "mnist5k",
         "mnist5k, digits, mnist, fashion_mnist, cifar10, torchvision:NAME or a path ending in .npz",
     )
-    text(
+    program.text(
         "data_dir",
         None,
         "folder of the files of mnist, fashion_mnist (IDX), cifar10 (binary) or torchvision:NAME",
     )
-    text("model", "mlp", "mlp, logistic, cnn or cifar_cnn")
-    whole("num_records", 100, "records in D")
-    whole(
+    program.text("model", "mlp", "mlp, logistic, cnn or cifar_cnn")
+    program.whole("num_records", 100, "records in D")
+    program.whole(
         "num_models",
         200,
         "trained models a world (D, and D plus canary); the most that are trained with --sequential",
     )
-    whole("steps", 100, "DP-SGD steps a model")
-    real("sample_rate", 1.0, "1 for full batches, else the rate of Poisson batches")
-    real("mu", None, "claimed mu-Gaussian DP; sets the noise; 1.0 when no claim is given")
-    real("noise_multiplier", None, "claim given as noise over clipping norm, in place of --mu")
-    real("epsilon", None, "claim given as (epsilon, delta), in place of --mu; sets the noise")
-    real("delta", None, "beside --epsilon")
-    real("noise_scale", 1.0, "multiplies the noise that is really added; below 1 breaks the claim")
-    text(
+    program.whole("steps", 100, "DP-SGD steps a model")
+    program.real("sample_rate", 1.0, "1 for full batches, else the rate of Poisson batches")
+    program.real("mu", None, "claimed mu-Gaussian DP; sets the noise; 1.0 when no claim is given")
+    program.real(
+        "noise_multiplier", None, "claim given as noise over clipping norm, in place of --mu"
+    )
+    program.real(
+        "epsilon", None, "claim given as (epsilon, delta), in place of --mu; sets the noise"
+    )
+    program.real("delta", None, "beside --epsilon")
+    program.real(
+        "noise_scale", 1.0, "multiplies the noise that is really added; below 1 breaks the claim"
+    )
+    program.text(
         "defect",
         "none",
         "breaks the training and not the claim: no_clipping, noise_every_fourth_step, mean_by_private_count",
     )
-    real("alpha", 2.0, "Renyi order at which the claim is tested")
-    real("failure_probability", 0.05, "of the whole audit, over both directions")
-    real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
-    text("canary", "blank", "blank, clipbkd, mislabelled, random or the path of an .npy file")
-    whole("canary_label", None, "class of the canary; unset: the initial model's least likely one")
-    whole(
+    program.real("alpha", 2.0, "Renyi order at which the claim is tested")
+    program.real("failure_probability", 0.05, "of the whole audit, over both directions")
+    program.real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
+    program.text(
+        "canary", "blank", "blank, clipbkd, mislabelled, random or the path of an .npy file"
+    )
+    program.whole(
+        "canary_label", None, "class of the canary; unset: the initial model's least likely one"
+    )
+    program.whole(
         "num_canaries",
         1,
         "copies of the canary; above 1 the claim for groups of that many is tested",
     )
-    text(
+    program.text(
         "observe",
         "loss",
         "what the tester sees: loss, logits (beside the loss) or white_box (inner product with its gradient)",
     )
-    text(
+    program.text(
         "initial_weights",
         "worst_case",
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
     )
-    text(
+    program.text(
         "engine",
         "ensemble",
         "ensemble (many models at once), opacus or tf_privacy (one after another)",
     )
-    text("device", "cpu", "where the ensemble trains: cpu, cuda, cuda:1 and so on")
-    text(
+    program.text("device", "cpu", "where the ensemble trains: cpu, cuda, cuda:1 and so on")
+    program.text(
         "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
     )
-    flags.DEFINE_bool(
+    program.switch(
         "sequential",
         False,
         "train in batches and stop as soon as the claim is refuted; needs --tester=sequential",
-        flag_values=values,
     )
-    whole("batch_models", 20, "with --sequential: models a world between two looks")
-    real(
+    program.whole("batch_models", 20, "with --sequential: models a world between two looks")
+    program.real(
         "futility_mu",
         None,
         "with --sequential: also stop when even a true mu this large would hardly refute the claim any more;"
         " unset: never",
     )
-    whole("num_workers", 2, "worker processes; the result does not depend on it")
-    text("backend", "loky", "loky (processes), threading, serial, or a cluster: dask or ray")
-    text(
+    program.whole("num_workers", 2, "worker processes; the result does not depend on it")
+    program.text(
+        "backend", "loky", "loky (processes), threading, serial, or a cluster: dask or ray"
+    )
+    program.text(
         "scheduler",
         None,
         "address of a running cluster, such as tcp://host:8786 (dask) or auto (ray); unset: one is started here",
     )
-    text(
+    program.text(
         "store",
         None,
         "file that keeps the trained models; unset: one in output_dir that is named after the experiment",
     )
-    flags.DEFINE_bool(
+    program.switch(
         "resume",
         True,
         "use the models in the store; if not, they are trained again and compared with it",
-        flag_values=values,
     )
-    whole("seed", 0, "root of every random stream")
-    text("output_dir", None, "folder for the report; required")
-    flags.DEFINE_bool(
-        "fail_on_violation",
-        False,
-        "exit with status 2 when the claim is refuted",
-        flag_values=values,
-    )
-    return values
+    program.whole("seed", 0, "root of every random stream")
+    program.text("output_dir", None, "folder for the report; required")
+    program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+    return program.values
 
 
 def main(argv: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, run_command
+from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, ProgramFlags, run_command
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_shk"
@@ -28,49 +28,35 @@ _TESTERS = {
 
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
-    values = flags.FlagValues()  # type: ignore[no-untyped-call]
+    program = ProgramFlags()
 
-    def text(name: str, default: str | None, meaning: str) -> None:
-        flags.DEFINE_string(name, default, meaning, flag_values=values)
-
-    def whole(name: str, default: int | None, meaning: str) -> None:
-        flags.DEFINE_integer(name, default, meaning, flag_values=values)
-
-    def real(name: str, default: float, meaning: str) -> None:
-        flags.DEFINE_float(name, default, meaning, flag_values=values)
-
-    text(
+    program.text(
         "mechanism",
         "shk",
         "shk, exponential, langevin, or a broken one: shk_wrong_temperature, shk_data_dependent_start,"
         " shk_understated_sensitivity",
     )
-    text("loss", "circular_mean", "circular_mean, mean, median or logistic")
-    text(
+    program.text("loss", "circular_mean", "circular_mean, mean, median or logistic")
+    program.text(
         "pair",
         "extreme",
         "extreme (one record moved from end to end), random, or an .npz file with arrays dataset1, dataset2",
     )
-    whole("num_records", 20, "public number of records")
-    real("inverse_temperature", 5.0, "beta: the target is exp(-beta loss)")
-    real("run_time", 6.0, "flow time t")
-    whole("num_steps", None, "steps of the splitting; unset: ten a unit of time")
-    whole("cells", None, "grid cells of every axis; unset: the dimension decides")
-    flags.DEFINE_list(
-        "alphas", ["2"], "Renyi orders at which the claim is tested", flag_values=values
+    program.whole("num_records", 20, "public number of records")
+    program.real("inverse_temperature", 5.0, "beta: the target is exp(-beta loss)")
+    program.real("run_time", 6.0, "flow time t")
+    program.whole("num_steps", None, "steps of the splitting; unset: ten a unit of time")
+    program.whole("cells", None, "grid cells of every axis; unset: the dimension decides")
+    program.words("alphas", ["2"], "Renyi orders at which the claim is tested")
+    program.text("tester", "sequential", "sequential, dv or threshold")
+    program.whole("num_samples", 20_000, "releases a dataset")
+    program.real(
+        "failure_probability", 0.05, "of the whole audit, over all orders and both directions"
     )
-    text("tester", "sequential", "sequential, dv or threshold")
-    whole("num_samples", 20_000, "releases a dataset")
-    real("failure_probability", 0.05, "of the whole audit, over all orders and both directions")
-    whole("seed", 0, "root of every random stream")
-    text("output_dir", None, "folder for the report; required")
-    flags.DEFINE_bool(
-        "fail_on_violation",
-        False,
-        "exit with status 2 when the claim is refuted",
-        flag_values=values,
-    )
-    return values
+    program.whole("seed", 0, "root of every random stream")
+    program.text("output_dir", None, "folder for the report; required")
+    program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+    return program.values
 
 
 def main(argv: Sequence[str]) -> int:

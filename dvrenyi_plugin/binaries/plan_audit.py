@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, run_command
+from dvrenyi_plugin.binaries._command import EXIT_OK, ProgramFlags, run_command
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "plan_audit"
@@ -22,39 +22,29 @@ _NAME = "plan_audit"
 
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
-    values = flags.FlagValues()  # type: ignore[no-untyped-call]
+    program = ProgramFlags()
 
-    def real(name: str, default: float | None, meaning: str) -> None:
-        flags.DEFINE_float(name, default, meaning, flag_values=values)
-
-    real("mu", 1.0, "claimed mu-Gaussian DP")
-    real("true_mu", None, "mu that the mechanism is assumed to have; unset: mu / noise_scale")
-    real("noise_scale", None, "part of the claimed noise that is really added; 0.5 when unset")
-    flags.DEFINE_list(
-        "alpha", ["1.25", "2", "4"], "Renyi orders, commas between", flag_values=values
+    program.real("mu", 1.0, "claimed mu-Gaussian DP")
+    program.real(
+        "true_mu", None, "mu that the mechanism is assumed to have; unset: mu / noise_scale"
     )
-    real("failure_probability", 0.05, "of the whole audit")
-    flags.DEFINE_integer(
-        "num_statements",
-        2,
-        "bounds that share the failure probability: 2 for both directions",
-        flag_values=values,
+    program.real(
+        "noise_scale", None, "part of the claimed noise that is really added; 0.5 when unset"
     )
-    real("fraction", 0.5, "part of a kept claim's epsilon that is to be certified")
-    flags.DEFINE_list(
-        "power",
-        ["0.5", "0.9"],
-        "wanted probabilities of success, commas between",
-        flag_values=values,
+    program.words("alpha", ["1.25", "2", "4"], "Renyi orders, commas between")
+    program.real("failure_probability", 0.05, "of the whole audit")
+    program.whole(
+        "num_statements", 2, "bounds that share the failure probability: 2 for both directions"
     )
-    flags.DEFINE_list(
+    program.real("fraction", 0.5, "part of a kept claim's epsilon that is to be certified")
+    program.words("power", ["0.5", "0.9"], "wanted probabilities of success, commas between")
+    program.words(
         "num_models",
         ["100", "250", "500", "1000"],
         "models a world at which the probability to refute is shown",
-        flag_values=values,
     )
-    flags.DEFINE_string("output_dir", None, "folder for plan.json and plan.md", flag_values=values)
-    return values
+    program.text("output_dir", None, "folder for plan.json and plan.md")
+    return program.values
 
 
 def main(argv: Sequence[str]) -> int:
@@ -88,7 +78,7 @@ def _plan(values: flags.FlagValues) -> int:
         )
     )
     if values.output_dir is not None:
-        with staged_output(values.output_dir, marker="plan.json") as staging:
+        with staged_output(values.output_dir, marker="plan.json", parts=()) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
             _write(os.path.join(staging, "plan.json"), json.dumps(plan.to_dict(), indent=2) + "\n")
     print(plan.to_markdown(), end="")

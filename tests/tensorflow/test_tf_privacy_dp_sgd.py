@@ -327,3 +327,4 @@ def test_the_program_audits_with_it(tmp_path: Path) -> None:
     report = json.loads((folder / "report.json").read_text())
     assert status == 2 and report["refuted"] is True
     assert report["settings"]["engine"] == "tf_privacy"
+    assert report["versions"].keys() >= {"tensorflow", "tensorflow-privacy"}
