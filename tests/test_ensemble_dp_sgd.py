@@ -66,6 +66,9 @@ FAST_MODELS: dict[str, Callable[[], nn.Sequential]] = {
         nn.LeakyReLU(),
         *head(4 * 5 * 10),
     ),
+    "one output channel": lambda: nn.Sequential(
+        *(nn.Conv2d(2, 1, 3, stride=(3, 1), padding=(2, 1), dilation=2), nn.SiLU(), *head(3 * 6)),
+    ),
     "convolution with few positions": lambda: nn.Sequential(
         nn.Conv2d(2, 30, (8, 7), stride=2, padding=1), nn.Tanh(), nn.Conv2d(30, 24, 2), *head(24)
     ),

@@ -7,7 +7,8 @@ scaled g with a (Li et al. 2022, "ghost clipping"; Bu et al. 2023, "book-keeping
 with several positions per example; there the cheaper of the two ways is taken.
 
 No operation mixes models, and on the CPU none runs in a kernel whose rounding depends on how many models
-there are: a model's result is the same bit for bit in every stack (tests/test_ensemble_dp_sgd.py).
+there are, as long as there are two: a model's result is the same bit for bit in every stack
+(tests/test_ensemble_dp_sgd.py).
 """
 
 from __future__ import annotations
@@ -150,8 +151,7 @@ class Conv2dLayer(StackLayer):
                 inputs.values.unbind(), weights[0].unbind(), biases, strict=True
             )
         ]
-        # One model's outputs lie in memory as a stack's would: kernels downstream may round by the layout.
-        stack = outputs[0].contiguous().unsqueeze(0) if num_models == 1 else torch.stack(outputs)
+        stack = outputs[0].unsqueeze(0) if num_models == 1 else torch.stack(outputs)
         return stack.permute(0, 1, 4, 2, 3)
 
     def _forward_patches(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
