@@ -235,6 +235,20 @@ def test_images_of_torchvision_become_channels_first_in_unit_range(tmp_path, sta
         load_dataset("torchvision:SVHN", data_dir=str(tmp_path))
 
 
+def test_an_image_that_torchvision_cannot_decode_is_an_error_that_names_the_folder(
+    tmp_path, stand_in, monkeypatch
+):
+    (tmp_path / "train_32x32.mat").touch()
+    stand_in.records = [None]
+
+    def broken(self, index):
+        raise SyntaxError("broken PNG file")
+
+    monkeypatch.setattr(stand_in, "__getitem__", broken)
+    with pytest.raises(ValueError, match=r"data_dir must hold .*broken PNG file"):
+        load_dataset("torchvision:SVHN", data_dir=str(tmp_path))
+
+
 def test_what_torchvision_cannot_find_is_a_wrong_folder(tmp_path, stand_in):
     with pytest.raises(ValueError, match=r"torchvision's SVHN, got .*: Dataset not found"):
         load_dataset("torchvision:SVHN", data_dir=str(tmp_path))

@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import nn
 
 from dvrenyi_plugin.conversions import dp_sgd_epsilon, gaussian_dp_epsilon
 from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, read_claim
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams, model_seed
-from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model, load_weights, random_weights
+from dvrenyi_plugin.mechanisms.dp_sgd_models import (
+    build_model,
+    load_weights,
+    random_weights,
+    weights_of,
+)
 from dvrenyi_plugin.mechanisms.ensemble_dp_sgd_mechanism import (
     EnsembleDpSgdMechanism,
     EnsembleDpSgdMechanismConfig,
@@ -408,6 +414,22 @@ def test_datasets_are_checked_at_the_door(data: Any, message: str) -> None:
 def test_configs_name_what_is_wrong(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         DpSgdConfig(**settings(**changes))
+
+
+def test_padding_that_opacus_takes_for_zeros_is_refused() -> None:
+    """Opacus's per-example gradients of such a convolution are those of another network."""
+
+    def build() -> nn.Sequential:
+        return nn.Sequential(
+            nn.Unflatten(1, (1, 2, 3)),
+            nn.Conv2d(1, 2, 3, padding=1, padding_mode="replicate"),
+            *(nn.Flatten(), nn.Linear(12, 4)),
+        )
+
+    changes = {"model": build, "initial_weights": weights_of(build())}
+    with pytest.raises(ValueError, match=r"must pad with zeros.*'1' is Conv2d"):
+        mechanism("hooks", **changes)
+    assert mechanism("ensemble", **changes).train_models(dataset(3), 0, [0]).shape == (1, 72)
 
 
 def test_config_keeps_its_own_read_only_copies() -> None:

@@ -66,6 +66,8 @@ def test_more_leakage_and_less_certainty_need_fewer_models():
     [
         (("--mu=0",), "mu"),
         (("--mu=nan",), "mu"),
+        (("--mu=1e300",), "mu"),
+        (("--true_mu=1e300",), "true_mu"),
         (("--true_mu=-1",), "true_mu"),
         (("--noise_scale=0",), "noise_scale"),
         (("--true_mu=2", "--noise_scale=0.5"), "noise_scale"),

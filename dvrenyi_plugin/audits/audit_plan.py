@@ -43,8 +43,8 @@ class AuditPlanConfig:
     num_models: tuple[int, ...] = (100, 250, 500, 1000)
 
     def __post_init__(self) -> None:
-        check_real("mu", self.mu, above=0.0)
-        check_real("true_mu", self.true_mu, above=0.0)
+        check_real("mu", self.mu, above=0.0, at_most=1e100)
+        check_real("true_mu", self.true_mu, above=0.0, at_most=1e100)
         check_failure_probability(self.failure_probability)
         check_int("num_statements", self.num_statements, at_least=1)
         check_real("fraction", self.fraction, above=0.0, below=1.0)

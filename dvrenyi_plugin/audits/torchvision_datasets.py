@@ -50,12 +50,18 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
         ) from error
     try:
         records = getattr(datasets, name)(root=data_dir)
-        images = [_channels_first(np.asarray(records[index][0])) for index in range(len(records))]
-        labels = np.array([records[index][1] for index in range(len(records))], dtype=np.int64)
-    except (RuntimeError, OSError, ValueError, AssertionError, EOFError) as error:
+        # Each record is asked for once: a folder's image is decoded whenever it is.
+        pairs = [
+            (np.asarray(image), int(label))
+            for image, label in map(records.__getitem__, range(len(records)))
+        ]
+    except Exception as error:
+        # A damaged file makes torchvision's readers fail in any way there is.
         raise ValueError(
             f"data_dir must hold the files of torchvision's {name}, got {data_dir!r}: {error}"
         ) from None
+    images = [_channels_first(image) for image, _ in pairs]
+    labels = np.array([label for _, label in pairs], dtype=np.int64)
     shapes = {image.shape for image in images}
     if len(shapes) != 1:
         raise ValueError(

@@ -60,7 +60,9 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
     def __init__(self, config: OpacusDpSgdMechanismConfig) -> None:
         super().__init__(config)
         self._build = model_factory(config.model, config.input_shape, config.num_classes)
-        load_weights(self._build(), config.initial_weights)
+        model = self._build()
+        _check_padding(model)
+        load_weights(model, config.initial_weights)
 
     def accountant_epsilon(self, delta: float) -> float:
         """Returns the epsilon at this delta that Opacus's own accountant gives for the claimed noise.
@@ -89,6 +91,16 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         with single_thread():
             results = [trainer.train(inputs, targets, stream, canary) for stream in streams]
         return np.stack(results)
+
+
+def _check_padding(model: nn.Module) -> None:
+    """Raises ValueError for convolutions whose per-example gradients Opacus takes as if zeros were around the image."""
+    for name, module in model.named_modules():
+        if getattr(module, "padding_mode", "zeros") != "zeros":
+            raise ValueError(
+                f"model must pad with zeros in OpacusDpSgdMechanism, but {name!r} is {module}: Opacus gives it the"
+                " gradients of zero padding; use EnsembleDpSgdMechanism"
+            )
 
 
 class _Trainer:
