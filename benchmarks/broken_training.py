@@ -33,7 +33,8 @@ from dvrenyi_plugin.audits.sequential_audit import SequentialAuditConfig, audit_
 MAX_MODELS = 500
 # Smaller than the command's default protocol (100 records, 100 steps) to be run often; d-prime is that of the claim in both.
 USUAL = {"num_records": 20, "steps": 25}
-FEW_RECORDS = {"num_records": 2, "steps": 25, "mu": 0.5}
+ONE_RECORD = {"num_records": 1, "steps": 25, "mu": 0.5}
+TWO_RECORDS = {"num_records": 2, "steps": 25, "mu": 0.5}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +53,16 @@ class Case:
 
 
 CASES = {
-    "half_noise": Case({"noise_scale": 0.5, **USUAL}, 3),
-    "no_clipping": Case({"defect": "no_clipping", **USUAL}, 3),
-    "noise_every_fourth_step": Case({"defect": "noise_every_fourth_step", **USUAL}, 3),
-    "mean_by_private_count": Case({"defect": "mean_by_private_count", **FEW_RECORDS}, 3),
+    "half_noise": Case({"noise_scale": 0.5, **USUAL}, 5),
+    "no_clipping": Case({"defect": "no_clipping", **USUAL}, 5),
+    "noise_every_fourth_step": Case({"defect": "noise_every_fourth_step", **USUAL}, 5),
+    "mean_by_private_count": Case({"defect": "mean_by_private_count", **ONE_RECORD}, 5),
+    "mean_by_private_count_two_records": Case(
+        {"defect": "mean_by_private_count", **TWO_RECORDS}, 5
+    ),
     "honest": Case(USUAL, 10, is_honest=True),
-    "honest_few_records": Case(FEW_RECORDS, 10, is_honest=True),
+    "honest_one_record": Case(ONE_RECORD, 10, is_honest=True),
+    "honest_two_records": Case(TWO_RECORDS, 10, is_honest=True),
 }
 COLUMNS = (
     "case",
