@@ -25,7 +25,8 @@ from dvrenyi_plugin.audits.dp_sgd_experiment import (
 from dvrenyi_plugin.audits.model_training import Observations
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
-from dvrenyi_plugin.audits.report import Separation, jsonable, library_versions
+from dvrenyi_plugin.audits.report import Separation
+from dvrenyi_plugin.audits.report_parts import jsonable, library_versions
 from dvrenyi_plugin.conversions import dp_sgd_epsilon
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers.bound_result import BoundResult

@@ -23,7 +23,8 @@ from dvrenyi_plugin.audits.model_training import (
     train_both_worlds,
 )
 from dvrenyi_plugin.audits.observation_store import ObservationStore
-from dvrenyi_plugin.audits.report import AuditReport, DirectionReport
+from dvrenyi_plugin.audits.report import AuditReport
+from dvrenyi_plugin.audits.report_parts import DirectionReport
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.testers.bound_result import BoundResult
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import math
-import platform
-import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -15,38 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin import __version__
+from dvrenyi_plugin.audits.report_parts import (
+    AuditClaim,
+    DirectionReport,
+    jsonable,
+    library_versions,
+    plain_fields,
+)
 from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
 from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
 from dvrenyi_plugin.interfaces import GaussianDp, read_claim
-from dvrenyi_plugin.testers.bound_result import BoundResult
-
-_PACKAGES = ("numpy", "scipy", "torch", "opacus", "dp-accounting", "joblib")
-# Distributions that only some audits use, and the module that is loaded when they do.
-_OPTIONAL_PACKAGES = {
-    "tensorflow": "tensorflow",
-    "tensorflow-privacy": "tensorflow_privacy",
-    "torchvision": "torchvision",
-    "scikit-learn": "sklearn",
-    "mlxtend": "mlxtend",
-    "distributed": "distributed",
-    "ray": "ray",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class AuditClaim:
-    """The claim under test.
-
-    Attributes:
-      alpha: Rényi order at which it is tested; None for testers of another divergence.
-      epsilon: most that the claim allows, on the scale of the bound.
-      mu: Gaussian DP parameter that the claim was given as; None if it was not.
-    """
-
-    alpha: float | None
-    epsilon: float
-    mu: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,19 +82,6 @@ class Separation:
         d_prime = abs(float(without.mean() - with_canary.mean())) / pooled
         variance = (first + second) / (first * second) + d_prime**2 / (2 * (first + second))
         return cls(d_prime, math.sqrt(variance), pooled)
-
-
-@dataclasses.dataclass(frozen=True)
-class DirectionReport:
-    """One ordering of the two worlds, tested at its share of the failure probability.
-
-    Attributes:
-      direction: which world's law is the numerator.
-      bound: what the tester returned.
-    """
-
-    direction: str
-    bound: BoundResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,51 +331,6 @@ class AuditReport:
         if self.claim.mu is not None:
             sentences.append(f"A Gaussian pair at the claim has {self.claim.mu:g}.")
         return " ".join(sentences)
-
-
-def library_versions() -> dict[str, str]:
-    """Returns the versions of this package, of Python and of the libraries: all that every audit may use, and of the
-    optional ones those that this process has loaded.
-    """
-    versions = {"dvrenyi_plugin": __version__, "python": platform.python_version()}
-    loaded = [name for name, module in _OPTIONAL_PACKAGES.items() if module in sys.modules]
-    for name in (*_PACKAGES, *loaded):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def plain_fields(instance: Any) -> dict[str, Any]:
-    """Returns a dataclass's fields by name, not descending into them."""
-    return {
-        field.name: getattr(instance, field.name)
-        for field in dataclasses.fields(instance)
-        if field.name != "direction"
-    }
-
-
-def jsonable(value: Any) -> Any:
-    """Returns plain dicts, lists, strings and numbers; numbers that are not finite become None."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, np.generic):
-        return jsonable(value.item())
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return jsonable(fields)
-    if isinstance(value, Mapping):
-        return {str(name): jsonable(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return jsonable(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [jsonable(entry) for entry in value]
-    return str(value)
 
 
 def _loss_row(world: str, losses: ObservationSummary) -> tuple[str, ...]:

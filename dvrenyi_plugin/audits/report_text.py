@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dvrenyi_plugin.audits.report import AuditClaim
+from dvrenyi_plugin.audits.report_parts import AuditClaim
 
 
 def describe_claim(claim: AuditClaim) -> str:

@@ -25,7 +25,8 @@ from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester, DpSgdAuditConfig, Dp
 from dvrenyi_plugin.audits.model_training import ModelTrainer, Observations, train_both_worlds
 from dvrenyi_plugin.audits.observation_store import ObservationStore
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
-from dvrenyi_plugin.audits.report import AuditReport, DirectionReport
+from dvrenyi_plugin.audits.report import AuditReport
+from dvrenyi_plugin.audits.report_parts import DirectionReport
 from dvrenyi_plugin.audits.sequential_outcome import (
     ALL_TRAINED,
     FUTILE,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_failure_probability, check_int
-from dvrenyi_plugin.audits.report import AuditClaim, DirectionReport
+from dvrenyi_plugin.audits.report_parts import AuditClaim, DirectionReport
 from dvrenyi_plugin.audits.shk_report import OrderReport, ShkAuditReport, UtilityReport
 from dvrenyi_plugin.interfaces import (
     NeighboringDatasets,

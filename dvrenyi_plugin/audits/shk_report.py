@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dvrenyi_plugin.audits.report import (
+from dvrenyi_plugin.audits.report_parts import (
     AuditClaim,
     DirectionReport,
     jsonable,

@@ -17,7 +17,7 @@ from dvrenyi_plugin._validation import check_int
 from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory
-from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput
+from dvrenyi_plugin.mechanisms.ensemble_layer import LayerInput
 from dvrenyi_plugin.mechanisms.ensemble_network import EnsembleNetwork, round_up
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
 

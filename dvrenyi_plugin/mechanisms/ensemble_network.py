@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks
 from dvrenyi_plugin.mechanisms.ensemble_crop import crop, used_size
-from dvrenyi_plugin.mechanisms.ensemble_layers import LayerInput, StackLayer, stack_layer
+from dvrenyi_plugin.mechanisms.ensemble_layer import LayerInput, StackLayer
+from dvrenyi_plugin.mechanisms.ensemble_layers import stack_layer
 
 _ALIGNMENT = (
     16  # floats; 64 bytes, so that every parameter of every model starts at an aligned address
