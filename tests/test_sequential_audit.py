@@ -236,8 +236,11 @@ def test_too_few_models_for_a_first_bet_are_noted():
     ("options", "message"),
     [
         ({"batch_models": 1}, "batch_models must be an integer >= 2, got 1"),
-        ({r"futility_mu": 0.0}, "futility_mu must be a finite number > 0 and <= 1e.100, got 0"),
-        ({r"futility_mu": math.nan}, "futility_mu must be a finite number > 0 and <= 1e.100, got nan"),
+        ({"futility_mu": 0.0}, r"futility_mu must be a finite number > 0 and <= 1e.100, got 0"),
+        (
+            {"futility_mu": math.nan},
+            r"futility_mu must be a finite number > 0 and <= 1e.100, got nan",
+        ),
         ({"futility_probability": 1.0}, "futility_probability must be"),
         ({"futility_mu": 1.0}, "futility_mu must break the claim"),
     ],
