@@ -274,7 +274,7 @@ def test_console_script_exits_with_status_1_on_a_missing_package(tmp_path):
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert "pip install dvrenyi_plugin[vision]" in done.stderr
+    assert 'pip install ".[vision]" in a checkout' in done.stderr
     assert os.listdir(tmp_path) == []
 
 

@@ -96,7 +96,7 @@ def test_a_missing_package_names_the_extra(monkeypatch, name, module):
         monkeypatch.setitem(sys.modules, loaded, None)
     monkeypatch.setitem(sys.modules, f"{module}.data", None)
     monkeypatch.setitem(sys.modules, f"{module}.datasets", None)
-    with pytest.raises(ImportError, match=r"pip install dvrenyi_plugin\[vision\]"):
+    with pytest.raises(ImportError, match=r'pip install "\.\[vision\]" in a checkout'):
         load_dataset(name)
 
 
@@ -256,7 +256,7 @@ def test_what_torchvision_cannot_find_is_a_wrong_folder(tmp_path, stand_in):
 
 def test_torchvision_missing_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(ImportError, match=r"pip install dvrenyi_plugin\[torchvision\]"):
+    with pytest.raises(ImportError, match=r'pip install "\.\[torchvision\]" in a checkout'):
         load_dataset("torchvision:MNIST", data_dir=str(tmp_path))
 
 

