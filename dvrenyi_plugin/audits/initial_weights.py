@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
+import zipfile
 
 import numpy as np
 import torch
@@ -22,6 +23,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dvrenyi_plugin._validation import check_int, check_real, check_seed
+from dvrenyi_plugin.audits.dataset_files import (
+    check_data_file,
+    check_unpacked_size,
+    errors_that_name,
+)
 from dvrenyi_plugin.audits.datasets import LabelledDataset
 from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model, load_weights, weights_of
 
@@ -83,27 +89,23 @@ def read_weights_file(path: str | os.PathLike[str]) -> Weights:
     Only tensors are unpickled (`weights_only`): the file cannot run code.
 
     Raises:
-      ValueError: not such a file.
+      ValueError: not such a file, or one that holds more than `dataset_files.MOST_BYTES`.
       OSError: the file cannot be read.
     """
-    name = os.fspath(path)
-    try:
-        with warnings.catch_warnings():
-            # Of pickles that torch did not write, before it refuses them.
-            warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:
-        # A damaged file makes torch's reader fail in any way there is.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{name} is not a file of plain weights: {reason}") from None
+    name = check_data_file(path)
+    with errors_that_name(name, "is not a file of plain weights"), warnings.catch_warnings():
+        # Of pickles that torch did not write, before it refuses them.
+        warnings.simplefilter("ignore")
+        _check_archive(name)
+        content = torch.load(name, map_location="cpu", weights_only=True)
     if not isinstance(content, dict) or not all(
         isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
     ):
         raise ValueError(
             f"{name} must map parameter names to tensors, got {type(content).__name__}"
         )
+    # A view that repeats one number takes no room in the file.
+    check_unpacked_size(name, sum(4 * value.numel() for value in content.values()))
     for key, value in content.items():
         if value.layout != torch.strided or value.is_meta or not value.is_floating_point():
             raise ValueError(
@@ -111,6 +113,17 @@ def read_weights_file(path: str | os.PathLike[str]) -> Weights:
                 f" {'meta' if value.is_meta else value.layout}, {value.dtype}"
             )
     return {key: value.detach().float().numpy() for key, value in content.items()}
+
+
+def _check_archive(name: str) -> None:
+    """Raises ValueError for an archive that unpacks to too much, or whose checksums, which torch ignores, are wrong."""
+    if not zipfile.is_zipfile(name):
+        return
+    with zipfile.ZipFile(name) as archive:
+        check_unpacked_size(name, sum(member.file_size for member in archive.infolist()))
+        damaged = archive.testzip()
+        if damaged is not None:
+            raise ValueError(f"{damaged} in it is damaged, or was saved without a checksum")
 
 
 def model_with_weights(model: str, dataset: LabelledDataset, weights: Weights) -> nn.Sequential:
