@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -111,8 +112,8 @@ class DvRenyiPropertyTester(BoundTester):
         self._config = config
         self._alpha = default_order(claim) if config.alpha is None else float(config.alpha)
         super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
-        split_seed, critic_seed = np.random.SeedSequence(config.seed).spawn(2)
-        self._split_seed = split_seed
+        split_stream, critic_stream = streams_of("tester", config.seed, 2)
+        self._split_stream = split_stream
         self._estimator = DvRenyiEstimator(
             DvRenyiEstimatorConfig(
                 alpha=self._alpha,
@@ -120,7 +121,7 @@ class DvRenyiPropertyTester(BoundTester):
                 batch_size=training.batch_size,
                 learning_rate=training.optimizer_learning_rate,
                 critic_bound=training.model_output_coordinate_bound,
-                seed=int(critic_seed.generate_state(1)[0]),
+                seed=seed_of(critic_stream),
             ),
             base_model,
         )
@@ -148,7 +149,7 @@ class DvRenyiPropertyTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2, min_samples=_MIN_SAMPLES)
-        rng = np.random.default_rng(self._split_seed)
+        rng = np.random.default_rng(self._split_stream)
         fit1, certify1 = _split(first, self._config.fit_fraction, rng)
         fit2, certify2 = _split(second, self._config.fit_fraction, rng)
         critic = self._estimator.estimate(fit1, fit2).critic

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -103,6 +104,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         self._orders = config.candidate_orders
         self._thresholds = tuple(renyi_threshold(claim, order) for order in self._orders)
         super().__init__(config.privacy_property, self._thresholds[0])
+        self._order_stream, self._critic_stream = streams_of("tester", config.seed, 2)
 
     def estimate_lower_bound(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
@@ -147,7 +149,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
-        rng = np.random.default_rng(self._config.seed)
+        rng = np.random.default_rng(self._order_stream)
         first, second = rng.permutation(first), rng.permutation(second)
         pairs = min(len(first), len(second))
         warm_up = self._config.warm_up or sample_size_warm_up(pairs)
@@ -230,4 +232,4 @@ class SequentialRenyiPropertyTester(BoundTester):
             return fit_log_ratio
         from dvrenyi_plugin.critics.log_ratio_network import NetworkLogRatio
 
-        return NetworkLogRatio(seed=self._config.seed).fit
+        return NetworkLogRatio(seed=seed_of(self._critic_stream)).fit

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from dvrenyi_plugin._streams import streams_of
 from dvrenyi_plugin._validation import (
     check_failure_probability,
     check_orders,
@@ -119,7 +120,7 @@ class ThresholdAttackTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
-        streams = np.random.SeedSequence(self._config.seed).spawn(2)
+        streams = streams_of("tester", self._config.seed, 2)
         fit1, certify1 = split_samples(first, self._config.fit_fraction, streams[0])
         fit2, certify2 = split_samples(second, self._config.fit_fraction, streams[1])
         rule, num_candidates = self._choose_rule(fit1, fit2, beta)
