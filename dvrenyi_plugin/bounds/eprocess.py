@@ -34,6 +34,8 @@ from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
 
 LogRatioFitter = Callable[[Array, Array], tuple[LogRatio, str]]
 
+# Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
+STREAM_WARM_UP = 30
 # Steps of 2%: at 50,000 pairs the sampling error of the bound is about as large.
 DEFAULT_EPSILONS = np.geomspace(1e-3, 60.0, 557)
 # A claim is tested a hair above itself, so that rejecting this null means a bound above the claim.
@@ -94,7 +96,7 @@ class GrowthOptimalEProcess:
         claims: Sequence[float] = (),
         epsilons: Array | None = None,
         fit: LogRatioFitter = fit_log_ratio,
-        warm_up: int = 30,
+        warm_up: int = STREAM_WARM_UP,
         refit_ratio: float = 1.45,
         num_cells: int | None = None,
     ) -> None:

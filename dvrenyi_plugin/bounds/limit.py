@@ -46,6 +46,8 @@ _TABLE_NODES = 601
 # Stands for an infinite logit. Where the log ratio is this large, one of the masses is below e^-600.
 _FAR = 600.0
 _TINY = 1e-12
+# Error of log q/p above which its r counts as not found.
+_SOLVED = 1e-6
 # The smallest log c looked at. Below it even the rate is no longer a float.
 _LEAST_LOG_BET = -650.0
 
@@ -166,7 +168,9 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
         log_q, log_p = pair.log_q[carried], pair.log_p[carried]
         with np.errstate(invalid="ignore"):
             log_q_null, log_p_null = log_q - log_s1, log_p - log_s2
-        only_q, only_p = log_p == -np.inf, log_q == -np.inf
+            unsolved = ~(np.abs(log_r + log_s1 - log_s2 - log_ratio[carried]) <= _SOLVED)
+        # Where one law has no mass, or so little that s1 or s2 lies beyond the table, its share follows from r = q'/p'.
+        only_q, only_p = unsolved & (log_q > log_p), unsolved & (log_q < log_p)
         log_p_null[only_q] = log_q_null[only_q] - log_r[only_q]
         log_q_null[only_p] = log_p_null[only_p] + log_r[only_p]
         both = ~only_p

@@ -20,6 +20,7 @@ from dvrenyi_plugin._validation import (
     check_seed,
 )
 from dvrenyi_plugin.bounds.eprocess import (
+    STREAM_WARM_UP,
     GrowthOptimalEProcess,
     LogRatioFitter,
     most_promising_order,
@@ -29,9 +30,6 @@ from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester
-
-# Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
-_STREAM_WARM_UP = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +192,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         return self._new_process(
             0,
             check_failure_probability(failure_probability),
-            self._config.warm_up or _STREAM_WARM_UP,
+            self._config.warm_up or STREAM_WARM_UP,
         )
 
     def _check_one_order(self, method: str) -> None:
