@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dvrenyi_plugin.audits.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.audits.report_parts import (
     AuditClaim,
     DirectionReport,
@@ -16,7 +17,14 @@ from dvrenyi_plugin.audits.report_parts import (
     library_versions,
     plain_fields,
 )
-from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
+from dvrenyi_plugin.audits.report_text import (
+    aligned,
+    describe_claim,
+    number,
+    setting_rows,
+    table,
+    verdict,
+)
 from dvrenyi_plugin.flows.certificate import Certificate
 
 _APPROXIMATE_DP_FRACTIONS = (0.25, 0.5, 0.75)
@@ -176,14 +184,13 @@ class ShkAuditReport:
                 f" {number(self.utility.target_excess_loss)}",
             ),
         ]
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+        return aligned(lines)
 
-    def to_markdown(self, plots: Mapping[str, str] | None = None) -> str:
-        """Returns the report as markdown.
+    def to_markdown(self, gallery: Gallery = NO_PICTURES) -> str:
+        """Returns the report as Markdown.
 
         Args:
-          plots: captions to file names, relative to the report.
+          gallery: pictures beside the report.
         """
         certificate = self._certificate_content()
         sections = [
@@ -205,7 +212,7 @@ class ShkAuditReport:
             "The claim is an upper bound from a theorem, for all neighbouring datasets. The exact divergence is of this"
             " pair, computed from the laws on the grid. The point estimate is what a critic read off the samples. Only"
             " the lower bound carries a confidence statement, and only it decides the verdict.",
-            *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
+            *gallery.to_markdown(),
             "## Orders and directions",
             "The failure probability is divided over orders and directions.",
             table(
@@ -255,8 +262,8 @@ class ShkAuditReport:
             table(
                 ("setting", "value"),
                 [
-                    ("seed", str(self.seed)),
-                    *((name, cell(value)) for name, value in self.settings.items()),
+                    ("seed", self.seed),
+                    *setting_rows(self.settings),
                 ],
             ),
             "## Versions and time",
