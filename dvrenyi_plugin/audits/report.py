@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +20,7 @@ from dvrenyi_plugin.audits.report_parts import (
     jsonable,
     library_versions,
     plain_fields,
+    too_few_notes,
 )
 from dvrenyi_plugin.audits.report_text import (
     aligned,
@@ -145,6 +146,7 @@ class AuditReport:
         directions: tuple[DirectionReport, DirectionReport],
         privacy_property: Any,
         claimed_mu: float | None,
+        notes: Sequence[str] = (),
         **fields: Any,
     ) -> AuditReport:
         """Returns the report on canary losses of shape (num_models,) and what was certified from them.
@@ -155,6 +157,7 @@ class AuditReport:
           directions: both orderings of the worlds.
           privacy_property: what the tester tested.
           claimed_mu: Gaussian DP parameter that the property was derived from, if it does not hold one.
+          notes: sentences for the reader; one is added when so few models could not have refuted the claim.
           fields: further attributes.
         """
         claim = read_claim(privacy_property)
@@ -169,6 +172,7 @@ class AuditReport:
             losses_without=ObservationSummary.of(losses_without),
             losses_with_canary=ObservationSummary.of(losses_with_canary),
             separation=Separation.of(losses_without, losses_with_canary),
+            notes=(*notes, *too_few_notes(directions, losses_without.size, "models a world")),
             **fields,
         )
 

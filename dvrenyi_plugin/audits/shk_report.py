@@ -16,6 +16,7 @@ from dvrenyi_plugin.audits.report_parts import (
     jsonable,
     library_versions,
     plain_fields,
+    too_few_notes,
 )
 from dvrenyi_plugin.audits.report_text import (
     aligned,
@@ -129,6 +130,11 @@ class ShkAuditReport:
         """Larger of both directions' exact divergences of the program as run, at the deciding order."""
         return max(self.deciding.exact_divergences)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know about the audit's strength, in sentences."""
+        return too_few_notes(self.directions, self.num_samples, "releases a dataset")
+
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
         return verdict(self.refuted)
@@ -159,6 +165,7 @@ class ShkAuditReport:
             ],
             "certificate": self._certificate_content(),
             "utility": self.utility,
+            "notes": self.notes,
             "settings": self.settings,
             "versions": self.versions,
             "wall_seconds": self.wall_seconds,
@@ -183,6 +190,7 @@ class ShkAuditReport:
                 f"{number(self.utility.expected_excess_loss)}, of the exponential mechanism"
                 f" {number(self.utility.target_excess_loss)}",
             ),
+            *(("note", note) for note in self.notes),
         ]
         return aligned(lines)
 
@@ -212,6 +220,7 @@ class ShkAuditReport:
             "The claim is an upper bound from a theorem, for all neighbouring datasets. The exact divergence is of this"
             " pair, computed from the laws on the grid. The point estimate is what a critic read off the samples. Only"
             " the lower bound carries a confidence statement, and only it decides the verdict.",
+            *(f"Note: {note}" for note in self.notes),
             *gallery.to_markdown(),
             "## Orders and directions",
             "The failure probability is divided over orders and directions.",

@@ -26,7 +26,8 @@ from dvrenyi_plugin._validation import (
     check_seed,
 )
 from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess
+from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, GrowthOptimalEProcess
+from dvrenyi_plugin.bounds.limit import largest_rate
 from dvrenyi_plugin.bounds.means import betting_lower_bound, betting_upper_bound
 from dvrenyi_plugin.critics.dv_estimator import (
     MIN_SAMPLES,
@@ -41,7 +42,7 @@ from dvrenyi_plugin.interfaces import (
     renyi_threshold,
 )
 from dvrenyi_plugin.testers.bound_result import NOTHING_CERTIFIED, BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -173,9 +174,21 @@ class DvRenyiPropertyTester(BoundTester):
             num_fit=(len(fit1), len(fit2)),
             num_certify=(len(certify1), len(certify2)),
             critic_range=certificate.critic_range,
+            fewest_samples=self._fewest_samples(beta, min(len(first), len(second))),
             seed=self._config.seed,
             details=MappingProxyType(certificate.details),
         )
+
+    def _fewest_samples(self, beta: float, given: int) -> float | None:
+        if self._config.certificate != "eprocess":
+            return None
+        bets_needed = -math.log(beta) / largest_rate(self._alpha, self._limit)
+
+        def can_refute(count: int) -> bool:
+            seen = max(STREAM_WARM_UP, _num_fitting(count, self._config.fit_fraction))
+            return count - seen >= bets_needed
+
+        return fewest_samples(can_refute, given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,5 +330,9 @@ def _split(
     # A random split: mechanisms may return their outputs in an order that means something, and the betting
     # bound needs the certifying samples in an order that nobody chose.
     order = rng.permutation(len(samples))
-    num_fit = min(len(samples) - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * len(samples))))
+    num_fit = _num_fitting(len(samples), fit_fraction)
     return samples[order[:num_fit]], samples[order[num_fit:]]
+
+
+def _num_fitting(count: int, fit_fraction: float) -> int:
+    return min(count - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * count)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,7 @@ from dvrenyi_plugin.bounds.eprocess import (
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +168,7 @@ class SequentialRenyiPropertyTester(BoundTester):
             num_fit=(len(first) - certify1, len(second) - certify2),
             num_certify=(certify1, certify2),
             seed=self._config.seed,
+            fewest_samples=fewest_samples(functools.partial(self._can_refute, beta), pairs),
             details=MappingProxyType(
                 {
                     "orders_considered": self._orders,
@@ -208,6 +210,13 @@ class SequentialRenyiPropertyTester(BoundTester):
             claims=(self._thresholds[index],),
             fit=self._fitter(),
             warm_up=warm_up,
+        )
+
+    def _can_refute(self, beta: float, pairs: int) -> bool:
+        warm_up = self._config.warm_up or sample_size_warm_up(pairs)
+        return any(
+            self._new_process(index, beta, warm_up).can_reject(threshold, pairs)
+            for index, threshold in enumerate(self._thresholds)
         )
 
     def _choose_order(self, first: Any, second: Any, warm_up: int) -> int:
