@@ -24,6 +24,7 @@ from dvrenyi_plugin.audits.dp_sgd_experiment import (
 )
 from dvrenyi_plugin.audits.model_training import Observations
 from dvrenyi_plugin.audits.neighbours import add_canary
+from dvrenyi_plugin.audits.pictures import Gallery
 from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
 from dvrenyi_plugin.audits.report import Separation
 from dvrenyi_plugin.audits.report_parts import jsonable, library_versions
@@ -155,7 +156,7 @@ def test_report_as_json_and_markdown(pair):
     assert content["noise_free_d_prime"] == -1.5 / spread
     assert spread == pytest.approx(1.0, rel=0.3)
     assert content["notes"] == ["a weak canary"]
-    markdown = result.report.to_markdown({"caption": "losses.png"})
+    markdown = result.report.to_markdown(Gallery({"caption": "losses.png"}))
     assert "![caption](losses.png)" in markdown
     assert "a\\|b" in markdown
     for line in markdown.splitlines():

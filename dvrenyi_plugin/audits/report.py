@@ -5,21 +5,31 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.audits.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.audits.report_parts import (
     AuditClaim,
     DirectionReport,
     jsonable,
     library_versions,
     plain_fields,
+    too_few_notes,
 )
-from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
+from dvrenyi_plugin.audits.report_text import (
+    aligned,
+    describe_claim,
+    number,
+    setting_rows,
+    table,
+    verdict,
+)
 from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
 from dvrenyi_plugin.interfaces import GaussianDp, read_claim
 
@@ -136,6 +146,7 @@ class AuditReport:
         directions: tuple[DirectionReport, DirectionReport],
         privacy_property: Any,
         claimed_mu: float | None,
+        notes: Sequence[str] = (),
         **fields: Any,
     ) -> AuditReport:
         """Returns the report on canary losses of shape (num_models,) and what was certified from them.
@@ -146,6 +157,7 @@ class AuditReport:
           directions: both orderings of the worlds.
           privacy_property: what the tester tested.
           claimed_mu: Gaussian DP parameter that the property was derived from, if it does not hold one.
+          notes: sentences for the reader; one is added when so few models could not have refuted the claim.
           fields: further attributes.
         """
         claim = read_claim(privacy_property)
@@ -160,6 +172,7 @@ class AuditReport:
             losses_without=ObservationSummary.of(losses_without),
             losses_with_canary=ObservationSummary.of(losses_with_canary),
             separation=Separation.of(losses_without, losses_with_canary),
+            notes=(*notes, *too_few_notes(directions, losses_without.size, "models a world")),
             **fields,
         )
 
@@ -240,20 +253,18 @@ class AuditReport:
         if self.sequential is not None:
             lines.append(("stopped", self.sequential.summary()))
         lines += [("note", note) for note in self.notes]
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+        return aligned(lines)
 
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
         return verdict(self.refuted)
 
-    def to_markdown(self, plots: Mapping[str, str] | None = None) -> str:
-        """Returns the report as markdown.
+    def to_markdown(self, gallery: Gallery = NO_PICTURES) -> str:
+        """Returns the report as Markdown.
 
         Args:
-          plots: captions to file names, relative to the report.
+          gallery: pictures beside the report.
         """
-        settings = [(name, cell(value)) for name, value in self.settings.items()]
         sections = [
             "# Privacy audit of DP-SGD",
             f"**{self.verdict()}.**",
@@ -272,8 +283,8 @@ class AuditReport:
             "The point estimate is what a critic read off the samples; the truth may lie on either side of"
             " it. Only the lower bound carries a confidence statement, and only it decides the verdict.",
             *([] if self.sequential is None else [self.sequential.describe()]),
-            *(f"Note: {note}" for note in self.notes),
-            *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
+            *(f"Note: {escape(note, 'markdown')}" for note in self.notes),
+            *gallery.to_markdown(),
             "## Directions",
             "The failure probability is divided over the directions.",
             table(
@@ -305,7 +316,7 @@ class AuditReport:
             ),
             self._describe_separation(),
             "## What decided the result",
-            table(("setting", "value"), [("seed", str(self.seed)), *settings]),
+            table(("setting", "value"), [("seed", self.seed), *setting_rows(self.settings)]),
             "## Versions and time",
             table(
                 ("what", "value"),

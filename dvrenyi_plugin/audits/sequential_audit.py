@@ -12,6 +12,7 @@ continued.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -39,6 +40,7 @@ from dvrenyi_plugin.bounds.limit import gaussian_pair
 from dvrenyi_plugin.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.interfaces import NeighboringDatasets, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.bound_tester import fewest_samples
 
 DIRECTIONS = ("with over without canary", "without over with canary")
 
@@ -182,7 +184,7 @@ def audit_dp_sgd_sequentially(
         wall_seconds=time.perf_counter() - start,
         noise_free_shift=noise_free_shift,
         settings=dict(settings),
-        notes=tuple(notes) + evidence.notes(),
+        notes=notes,
         sequential=outcome,
     )
     return DpSgdAuditResult(report, observations)
@@ -243,14 +245,6 @@ class _Evidence:
             for direction, path in zip(DIRECTIONS, self._paths, strict=True)
         )
 
-    def notes(self) -> tuple[str, ...]:
-        if all(process.num_certifying[0] > 0 for process in self._processes):
-            return ()
-        return (
-            f"All {self._processes[0].num_pairs} models a world came before the first bet: they could not have refuted"
-            " any claim.",
-        )
-
     def results(self, seed: int) -> tuple[DirectionReport, DirectionReport]:
         first, second = (
             DirectionReport(direction, self._result(process, log_e_value, seed))
@@ -274,6 +268,9 @@ class _Evidence:
             alpha=process.alpha,
             num_fit=(seen1 - certify1, seen2 - certify2),
             num_certify=(certify1, certify2),
+            fewest_samples=fewest_samples(
+                functools.partial(process.can_reject, self._claim), process.num_pairs
+            ),
             seed=seed,
             details=MappingProxyType(
                 {

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 
 from absl import flags
 
+from dvrenyi_plugin import __version__
+from dvrenyi_plugin._text import escape
+
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a program has to say when it is done.
+
+    Attributes:
+      summary: for the terminal, of escaped lines.
+      document: the same and more as one JSON document.
+      exit_status: of the program.
+    """
+
+    summary: str
+    document: str
+    exit_status: int = EXIT_OK
 
 
 class ProgramFlags:
@@ -40,18 +60,36 @@ class ProgramFlags:
         """Adds a flag that holds words with commas between."""
         flags.DEFINE_list(name, list(default), meaning, flag_values=self.values)
 
+    def orders(self, default: Sequence[str], meaning: str) -> None:
+        """Adds the flag --alphas for Rényi orders, which also goes by the name --alpha."""
+        self.words("alphas", default, meaning)
+        flags.DEFINE_alias("alpha", "alphas", flag_values=self.values)
+
+
+def real_numbers(name: str, words: Sequence[str]) -> tuple[float, ...]:
+    """Returns the numbers that a flag's words say.
+
+    Raises:
+      ValueError: a word is no number.
+    """
+    try:
+        return tuple(float(word) for word in words)
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas between, got {words!r}") from None
+
 
 def run_command(
     name: str,
     description: str,
     flag_values: flags.FlagValues,
-    body: Callable[[flags.FlagValues], int],
+    body: Callable[[flags.FlagValues], Outcome],
     argv: Sequence[str],
 ) -> int:
-    """Returns a program's exit status: the body's, 0 after --help, 1 after an error in what was asked.
+    """Returns a program's exit status: the body's, 0 after --help and --version, 1 after an error in what was asked.
 
     Such an error (a bad flag, ValueError, ImportError, OSError or too little memory) becomes one line on standard error. Any
-    other exception is a fault of ours and keeps its traceback.
+    other exception is a fault of ours and keeps its traceback. Standard output holds what --help, --version, the summary
+    or, with --json, the document says, and nothing else.
 
     Args:
       name: of the program, for messages.
@@ -60,7 +98,7 @@ def run_command(
       body: does the work with the parsed flags.
       argv: program name and arguments.
     """
-    flags.DEFINE_bool("help", False, "print this text and exit", flag_values=flag_values)
+    _define_common_flags(flag_values)
     try:
         positional = flag_values(list(argv))[1:]
         if flag_values["help"].value:
@@ -70,20 +108,41 @@ def run_command(
             ]
             print("\n".join([description, *flag_lines]))
             return EXIT_OK
+        if flag_values["version"].value:
+            print(f"{name} {__version__}")
+            return EXIT_OK
         if positional:
             raise flags.Error(f"only flags are taken, got {' '.join(positional)!r}")
-        return body(flag_values)
+        with contextlib.redirect_stdout(sys.stderr):
+            outcome = body(flag_values)
+        if flag_values["json"].value:
+            print(outcome.document.rstrip("\n"))
+        elif not flag_values["quiet"].value:
+            print(outcome.summary)
+        return outcome.exit_status
     except (flags.Error, ValueError, ImportError, OSError) as error:
         print(f"{name}: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
     except MemoryError as error:
         print(f"{name}: not enough memory for this: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted, no report was written", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        kept = escape(interrupt)
+        message = f"interrupted, no report was written{'; ' if kept else ''}{kept}"
+        print(f"{name}: {message}", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
 def one_line(error: BaseException) -> str:
     """Returns an error's message on one line, or its class if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return escape(error) or type(error).__name__
+
+
+def _define_common_flags(flag_values: flags.FlagValues) -> None:
+    for name, short_name, meaning in (
+        ("help", "h", "print this text and exit"),
+        ("version", None, "print the version and exit"),
+        ("quiet", "q", "print nothing but errors and what --json asks for"),
+        ("json", None, "print the result as one JSON document in place of the summary"),
+    ):
+        flags.DEFINE_bool(name, False, meaning, short_name=short_name, flag_values=flag_values)

@@ -15,7 +15,15 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, ProgramFlags, run_command
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.binaries._command import (
+    EXIT_OK,
+    EXIT_REFUTED,
+    Outcome,
+    ProgramFlags,
+    real_numbers,
+    run_command,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_dpsgd"
@@ -60,7 +68,7 @@ def define_flags() -> flags.FlagValues:
         "none",
         "breaks the training and not the claim: no_clipping, noise_every_fourth_step, mean_by_private_count",
     )
-    program.real("alpha", 2.0, "Renyi order at which the claim is tested")
+    program.orders(["2"], "Renyi order at which the claim is tested, one")
     program.real("failure_probability", 0.05, "of the whole audit, over both directions")
     program.real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
     program.text(
@@ -144,7 +152,8 @@ def run() -> None:
     sys.exit(main(sys.argv))
 
 
-def _audit(values: flags.FlagValues) -> int:
+def _audit(values: flags.FlagValues) -> Outcome:
+    alpha = _one_order(values.alphas)
     with staged_output(values.output_dir or "", marker="report.json") as staging:
         # Torch and opacus take seconds to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, audit_dp_sgd
@@ -174,7 +183,7 @@ def _audit(values: flags.FlagValues) -> int:
                 models_per_task=10 if values.engine == "ensemble" else 1,
                 backend=values.backend,
                 scheduler=values.scheduler,
-                show_progress=True,
+                show_progress=not values.quiet,
             ),
             num_canaries=values.num_canaries,
             seed=values.seed,
@@ -193,7 +202,7 @@ def _audit(values: flags.FlagValues) -> int:
                 delta=values.delta,
                 noise_scale=values.noise_scale,
                 defect=values.defect,
-                alpha=values.alpha,
+                alpha=alpha,
                 learning_rate=values.learning_rate,
                 canary=values.canary,
                 canary_label=values.canary_label,
@@ -216,7 +225,7 @@ def _audit(values: flags.FlagValues) -> int:
         with open_store(
             values.store, values.output_dir, mechanism, experiment.pair, resume=values.resume
         ) as store:
-            if store.count() and values.resume:
+            if store.count() and values.resume and not values.quiet:
                 _say(f"{store.count()} models of this experiment were kept in {store.path}")
             try:
                 result = audit(
@@ -231,17 +240,28 @@ def _audit(values: flags.FlagValues) -> int:
                     store=store,
                 )
             except KeyboardInterrupt:
-                _say(f"{store.count()} models are kept in {store.path}; the same command goes on")
-                raise
+                raise KeyboardInterrupt(
+                    f"{store.count()} models are kept in {store.path}, the same command goes on"
+                ) from None
         write_report_files(result, staging)
-    print(result.report.summary())
-    print(f"report                   {values.output_dir}/report.md")
-    refuted = result.report.refuted
-    return EXIT_REFUTED if refuted and values.fail_on_violation else EXIT_OK
+    report = result.report
+    failed = report.refuted and values.fail_on_violation
+    return Outcome(
+        f"{report.summary()}\nreport                   {escape(values.output_dir)}/report.md",
+        report.to_json(),
+        EXIT_REFUTED if failed else EXIT_OK,
+    )
+
+
+def _one_order(words: Sequence[str]) -> float:
+    orders = real_numbers("alphas", words)
+    if len(orders) != 1:
+        raise ValueError(f"alphas must be one order for this audit, got {words!r}")
+    return orders[0]
 
 
 def _say(message: str) -> None:
-    print(f"{_NAME}: {message}", file=sys.stderr)
+    print(f"{_NAME}: {escape(message)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

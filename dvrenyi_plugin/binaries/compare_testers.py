@@ -14,7 +14,8 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_INTERRUPTED, EXIT_OK, run_command
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.binaries._command import Outcome, run_command
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -83,9 +84,9 @@ def run() -> None:
     sys.exit(main(sys.argv))
 
 
-def _compare(values: flags.FlagValues) -> int:
+def _compare(values: flags.FlagValues) -> Outcome:
     from dvrenyi_plugin.audits.comparison import ComparisonConfig, run_comparison
-    from dvrenyi_plugin.audits.comparison_files import write_comparison_files
+    from dvrenyi_plugin.audits.comparison_files import to_json, write_comparison_files
     from dvrenyi_plugin.audits.comparison_tables import verdict_lines
 
     modules = list(values.extra_module)
@@ -104,17 +105,13 @@ def _compare(values: flags.FlagValues) -> int:
         **_scope(values, modules),
     )
     try:
-        comparison = run_comparison(config, on_progress=_report)
+        comparison = run_comparison(config, on_progress=None if values.quiet else _report)
     except KeyboardInterrupt:
-        print(
-            f"{_NAME}: interrupted; finished cells are kept, run the same command to go on",
-            file=sys.stderr,
-        )
-        return EXIT_INTERRUPTED
+        raise KeyboardInterrupt("finished cells are kept, run the same command to go on") from None
     write_comparison_files(comparison, config.output_dir)
-    print("\n".join(verdict_lines(comparison)))
-    print(f"page  {config.output_dir}/comparison.html")
-    return EXIT_OK
+    lines = [escape(line) for line in verdict_lines(comparison)]
+    lines.append(f"page  {escape(config.output_dir)}/comparison.html")
+    return Outcome("\n".join(lines), to_json(comparison))
 
 
 def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
@@ -158,7 +155,7 @@ def _report(done: int, planned: int, result: Any) -> None:
     key = result.key
     state = result.status if not result.message else f"{result.status}: {result.message}"
     print(
-        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {state}",
+        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {escape(state)}",
         file=sys.stderr,
         flush=True,
     )

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import (
     check_int,
@@ -180,7 +181,7 @@ class DvRenyiEstimator:
         """
         samples = check_sample_pair(samples_q, samples_p, min_samples=MIN_SAMPLES)
         config = self._config
-        split_seed, batch_seed, torch_seed = np.random.SeedSequence(config.seed).spawn(3)
+        split_seed, batch_seed, torch_seed = streams_of("critic", config.seed, 3)
         split_rng = np.random.default_rng(split_seed)
         split = [_split(array, config.validation_fraction, split_rng) for array in samples]
         features = (
@@ -191,7 +192,7 @@ class DvRenyiEstimator:
         data = _Data(*(features(part) for side in split for part in side))
         # Initial weights, and dropout in a given model, draw from torch's global stream: fork it.
         with single_thread(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch_seed.generate_state(1)[0]))
+            torch.manual_seed(seed_of(torch_seed))
             network = CriticNetwork(self._new_body(samples[0].shape[1]))
             batch_rng = np.random.default_rng(batch_seed)
             if config.bounded:
