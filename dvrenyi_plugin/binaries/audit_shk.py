@@ -15,7 +15,14 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, ProgramFlags, run_command
+from dvrenyi_plugin.binaries._command import (
+    EXIT_OK,
+    EXIT_REFUTED,
+    OVERWRITE_MEANING,
+    ProgramFlags,
+    run_command,
+    settings_of,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_shk"
@@ -55,6 +62,7 @@ def define_flags() -> flags.FlagValues:
     )
     program.whole("seed", 0, "root of every random stream")
     program.text("output_dir", None, "folder for the report; required")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
     return program.values
 
@@ -77,7 +85,12 @@ def _audit(values: flags.FlagValues) -> int:
     alphas = _orders(values.alphas)
     if values.tester not in _TESTERS:
         raise ValueError(f"tester must be one of {', '.join(_TESTERS)}, got {values.tester!r}")
-    with staged_output(values.output_dir or "", marker="report.json") as staging:
+    with staged_output(
+        values.output_dir or "",
+        marker="report.json",
+        settings=settings_of(_NAME, values),
+        overwrite=values.overwrite,
+    ) as staging:
         # scipy and the testers take a second to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig, audit_grid_mechanism
         from dvrenyi_plugin.audits.shk_experiment import ShkExperimentConfig, build_shk_experiment

@@ -2,7 +2,8 @@
 
 Writes comparison.csv, .md, .html and .json into --output_dir, and a row a cell into rows.jsonl as soon as it ends: run the same
 command again to go on after an interruption. DP-Auditorium's testers are included where it is installed. Add your own mechanisms
-and testers with --extra_module=path.py. Exit status: 0; 1 after an error; 130 when interrupted.
+and testers with --extra_module=path.py. Exit status: 0; 1 after an error, or when cells ended without a result (unless
+--allow_failures); 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_INTERRUPTED, EXIT_OK, run_command
+from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, run_command
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -57,6 +58,7 @@ def define_flags() -> flags.FlagValues:
     switch("quick", False, "a small comparison of the fast testers, minutes at most")
     switch("dp_auditorium", True, "include DP-Auditorium's testers where it is installed")
     switch("retry_failed", False, "run cells again that ended without a result")
+    switch("allow_failures", False, "exit with status 0 although cells ended without a result")
     flags.DEFINE_multi_string(
         "extra_module",
         [],
@@ -107,13 +109,20 @@ def _compare(values: flags.FlagValues) -> int:
         comparison = run_comparison(config, on_progress=_report)
     except KeyboardInterrupt:
         print(
-            f"{_NAME}: interrupted; finished cells are kept, run the same command to go on",
+            f"{_NAME}: finished cells are kept in {config.output_dir}; the same command goes on",
             file=sys.stderr,
         )
-        return EXIT_INTERRUPTED
+        raise
     write_comparison_files(comparison, config.output_dir)
     print("\n".join(verdict_lines(comparison)))
     print(f"page  {config.output_dir}/comparison.html")
+    if comparison.num_failed and not values.allow_failures:
+        print(
+            f"{_NAME}: {comparison.num_failed} of {len(comparison.rows)} cells ended without a result:"
+            " --retry_failed runs them again, --allow_failures accepts them",
+            file=sys.stderr,
+        )
+        return EXIT_ERROR
     return EXIT_OK
 
 

@@ -14,7 +14,13 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, ProgramFlags, run_command
+from dvrenyi_plugin.binaries._command import (
+    EXIT_OK,
+    OVERWRITE_MEANING,
+    ProgramFlags,
+    run_command,
+    settings_of,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "plan_audit"
@@ -44,6 +50,7 @@ def define_flags() -> flags.FlagValues:
         "models a world at which the probability to refute is shown",
     )
     program.text("output_dir", None, "folder for plan.json and plan.md")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     return program.values
 
 
@@ -78,7 +85,13 @@ def _plan(values: flags.FlagValues) -> int:
         )
     )
     if values.output_dir is not None:
-        with staged_output(values.output_dir, marker="plan.json", parts=()) as staging:
+        with staged_output(
+            values.output_dir,
+            marker="plan.json",
+            parts=(),
+            settings=settings_of(_NAME, values),
+            overwrite=values.overwrite,
+        ) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
             _write(os.path.join(staging, "plan.json"), json.dumps(plan.to_dict(), indent=2) + "\n")
     print(plan.to_markdown(), end="")
