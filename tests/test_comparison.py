@@ -438,7 +438,7 @@ class TestRowStore:
         path = tmp_path / "rows.jsonl"
         with RowStore.open(str(path), HEADER, lambda key: "") as store:
             store.append(row("sequential", HONEST, [1.0], 0))
-            store.append(row("threshold", HONEST, [2.0], 0))
+            store.append(row("threshold", HONEST, [2.0], 1))
         return path
 
     def test_a_row_that_was_cut_off_is_dropped(self, path: Path) -> None:
@@ -451,7 +451,7 @@ class TestRowStore:
     def test_a_header_that_was_cut_off_is_written_anew(self, path: Path, length: int) -> None:
         path.write_bytes(path.read_bytes()[:length])
         assert stored(path) == []
-        assert json.loads(path.read_text()) == {"comparison": HEADER}
+        assert json.loads(path.read_text()) == {"comparison": {**HEADER, "layout": 2}}
 
     @pytest.mark.parametrize("garbage", [b"{", b"\x00\xff\x00", b"[1]", b"", b'{"key": {}}'])
     def test_a_damaged_line_is_named_and_kept(self, path: Path, garbage: bytes) -> None:

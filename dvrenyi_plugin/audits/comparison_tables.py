@@ -11,6 +11,7 @@ from dvrenyi_plugin._text import escape
 from dvrenyi_plugin.audits.comparison import Comparison
 from dvrenyi_plugin.audits.comparison_summary import (
     CellSummary,
+    TesterTotal,
     accuses_honest,
     head_to_head,
     scale_of,
@@ -19,10 +20,9 @@ from dvrenyi_plugin.audits.comparison_summary import (
     undetected,
     untested,
 )
-from dvrenyi_plugin.audits.registry import RENYI, find_tester
+from dvrenyi_plugin.audits.registry import OWN_FAMILY, RENYI, find_tester
 from dvrenyi_plugin.audits.report_text import table
 
-OUR_FAMILY = "dvrenyi_plugin"
 _REFERENCE = "sequential"
 _NONE = "-"
 
@@ -56,7 +56,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 def verdict_lines(comparison: Comparison) -> list[str]:
     """Returns what the comparison shows about this package's testers, one sentence each."""
-    ours = [name for name in comparison.testers if find_tester(name).family == OUR_FAMILY]
+    ours = [name for name in comparison.testers if find_tester(name).family == OWN_FAMILY]
     lines = []
     for total in totals_by_tester(comparison):
         if total.tester in ours and total.honest_audits:
@@ -86,6 +86,11 @@ def verdict_lines(comparison: Comparison) -> list[str]:
                 if behind
                 else ""
             )
+        )
+    if comparison.num_failed:
+        lines.append(
+            f"{comparison.num_failed} of {len(comparison.rows)} cells ended without a result: the status of every cell"
+            " says why."
         )
     if comparison.num_missing:
         lines.append(f"{comparison.num_missing} planned cells have not been run yet.")
@@ -166,7 +171,7 @@ def _totals_table(comparison: Comparison) -> Table:
                 _share(total.false_alarms, total.honest_audits),
                 f"{total.p_value:.3g}" if total.honest_audits else _NONE,
                 str(total.invalid),
-                "yes" if total.holds else "no",
+                _verdict(total),
             )
         )
     return Table(
@@ -287,10 +292,16 @@ def _other_renyi_testers(comparison: Comparison) -> list[str]:
     return [
         name
         for name in comparison.testers
-        if find_tester(name).family != OUR_FAMILY
+        if find_tester(name).family != OWN_FAMILY
         and find_tester(name).scale == RENYI
         and find_tester(name).holds
     ]
+
+
+def _verdict(total: TesterTotal) -> str:
+    if not total.honest_audits + total.broken_audits:
+        return _NONE
+    return "yes" if total.holds else "no"
 
 
 def _share(part: int, whole: int) -> str:

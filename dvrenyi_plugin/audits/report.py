@@ -118,7 +118,7 @@ class AuditReport:
       sequential: when and why training stopped; None when the number of models was fixed beforehand.
       versions: of the package, Python and the libraries used.
       training_seconds: wall time of training all models.
-      wall_seconds: wall time of the whole audit.
+      wall_seconds: wall time of training and testing; preparation and writing the report are not in it.
     """
 
     claim: AuditClaim
@@ -323,7 +323,7 @@ class AuditReport:
                 [
                     *self.versions.items(),
                     ("training / s", f"{self.training_seconds:.1f}"),
-                    ("whole audit / s", f"{self.wall_seconds:.1f}"),
+                    ("training and testing / s", f"{self.wall_seconds:.1f}"),
                 ],
             ),
         ]

@@ -286,6 +286,14 @@ class PrivacyTestRunner:
                 f"dataset_generator must propose the datasets it proposed when {self._config.state_path!r} was"
                 f" written, got others in trial {number}: build it with the same settings and seed"
             )
+        verdicts = tuple(
+            check_verdict(self._tester.reject_property(bound)) for bound in saved.lower_bounds
+        )
+        if verdicts != saved.refuted:
+            raise ValueError(
+                f"property_tester must judge the bounds saved in {self._config.state_path!r} as it did, got"
+                f" {verdicts} for {saved.lower_bounds} in trial {number}, which were judged {saved.refuted}"
+            )
         own = type(mechanism).__module__.startswith(_OWN_MECHANISMS)
         for dataset in datasets:
             mechanism(dataset, 1 if own else self._config.num_samples)

@@ -278,7 +278,7 @@ class ShkAuditReport:
             "## Versions and time",
             table(
                 ("what", "value"),
-                [*self.versions.items(), ("whole audit / s", f"{self.wall_seconds:.1f}")],
+                [*self.versions.items(), ("drawing and testing / s", f"{self.wall_seconds:.1f}")],
             ),
         ]
         return "\n\n".join(sections) + "\n"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from absl import flags
 
@@ -13,6 +17,20 @@ from dvrenyi_plugin import __version__
 from dvrenyi_plugin._text import escape
 
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
+OVERWRITE_MEANING = "replace a report of other settings in output_dir"
+# Flags that say where and how something is computed and shown, and not what.
+_NOT_SETTINGS = (
+    *("help", "version", "quiet", "json", "output_dir", "overwrite", "fail_on_violation"),
+    *("num_workers", "backend", "scheduler", "store", "resume"),
+)
+
+
+class StoppedBySignal(KeyboardInterrupt):
+    """The system asked this program to end; all that handles Ctrl-C handles this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +106,9 @@ def run_command(
     """Returns a program's exit status: the body's, 0 after --help and --version, 1 after an error in what was asked.
 
     Such an error (a bad flag, ValueError, ImportError, OSError or too little memory) becomes one line on standard error. Any
-    other exception is a fault of ours and keeps its traceback. Standard output holds what --help, --version, the summary
-    or, with --json, the document says, and nothing else.
+    other exception is a fault of ours and keeps its traceback. SIGTERM and SIGHUP end the body as Ctrl-C does, with status 128
+    and the signal's number. Standard output holds what --help, --version, the summary or, with --json, the document says, and
+    nothing else.
 
     Args:
       name: of the program, for messages.
@@ -113,7 +132,7 @@ def run_command(
             return EXIT_OK
         if positional:
             raise flags.Error(f"only flags are taken, got {' '.join(positional)!r}")
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _signals_as_interrupts():
             outcome = body(flag_values)
         if flag_values["json"].value:
             print(outcome.document.rstrip("\n"))
@@ -127,10 +146,50 @@ def run_command(
         print(f"{name}: not enough memory for this: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt as interrupt:
+        ended, status = "interrupted", EXIT_INTERRUPTED
+        if isinstance(interrupt, StoppedBySignal):
+            ended = f"stopped by {signal.Signals(interrupt.number).name}"
+            status = 128 + interrupt.number
         kept = escape(interrupt)
-        message = f"interrupted, no report was written{'; ' if kept else ''}{kept}"
+        message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
         print(f"{name}: {message}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return status
+
+
+def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:
+    """Returns a program's name and those of its flags that decide its result, as plain JSON values."""
+    settings: dict[str, Any] = {"program": name}
+    for flag in sorted(set(flag_values) - set(_NOT_SETTINGS)):
+        value = flag_values[flag].value
+        is_text = isinstance(value, float) and not math.isfinite(value)
+        settings[flag] = str(value) if is_text else value
+    return settings
+
+
+@contextlib.contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    # What is ignored (nohup) or handled by the program around this one is left to it.
+    caught = [
+        number
+        for number in (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    if threading.current_thread() is not threading.main_thread():
+        caught = []
+
+    def stop(number: int, frame: object) -> None:
+        # What follows is the cleaning up, which a second signal must not interrupt.
+        for other in caught:
+            signal.signal(other, signal.SIG_IGN)
+        raise StoppedBySignal(number)
+
+    for number in caught:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def one_line(error: BaseException) -> str:

@@ -3,13 +3,14 @@
 Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and writes
 report.json, report.md, observations.npz and pictures into --output_dir. Models are kept as they finish: a
 run that was interrupted goes on from them when it is started again. Exit status: 0; 1 after an error; with
---fail_on_violation, 2 when the claim is refuted.
+--fail_on_violation, 2 when the claim is refuted; 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,10 +20,12 @@ from dvrenyi_plugin._text import escape
 from dvrenyi_plugin.binaries._command import (
     EXIT_OK,
     EXIT_REFUTED,
+    OVERWRITE_MEANING,
     Outcome,
     ProgramFlags,
     real_numbers,
     run_command,
+    settings_of,
 )
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
@@ -92,6 +95,9 @@ def define_flags() -> flags.FlagValues:
         "worst_case",
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
     )
+    program.whole(
+        "max_pretraining_records", 10_000, "most records that the initial model is pretrained on"
+    )
     program.text(
         "engine",
         "ensemble",
@@ -134,6 +140,7 @@ def define_flags() -> flags.FlagValues:
     )
     program.whole("seed", 0, "root of every random stream")
     program.text("output_dir", None, "folder for the report; required")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
     return program.values
 
@@ -154,7 +161,12 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     alpha = _one_order(values.alphas)
-    with staged_output(values.output_dir or "", marker="report.json") as staging:
+    with staged_output(
+        values.output_dir or "",
+        marker="report.json",
+        settings=settings_of(_NAME, values),
+        overwrite=values.overwrite,
+    ) as staging:
         # Torch and opacus take seconds to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, audit_dp_sgd
         from dvrenyi_plugin.audits.dp_sgd_experiment import (
@@ -209,11 +221,15 @@ def _audit(values: flags.FlagValues) -> Outcome:
                 num_canaries=values.num_canaries,
                 observe=values.observe,
                 initial_weights=values.initial_weights,
+                max_pretraining_records=values.max_pretraining_records,
                 engine=values.engine,
                 device=values.device,
                 tester=values.tester,
                 seed=values.seed,
-            )
+            ),
+            keep_in=os.path.dirname(values.store) or "." if values.store else values.output_dir,
+            resume=values.resume,
+            show_progress=True,
         )
         audit = (
             functools.partial(audit_dp_sgd_sequentially, sequential=batches)
@@ -239,10 +255,10 @@ def _audit(values: flags.FlagValues) -> Outcome:
                     notes=experiment.notes,
                     store=store,
                 )
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(
-                    f"{store.count()} models are kept in {store.path}, the same command goes on"
-                ) from None
+            except KeyboardInterrupt as interrupt:
+                kept = f"{store.count()} models are kept in {store.path}"
+                interrupt.args = (f"{kept}, the same command goes on",)
+                raise
         write_report_files(result, staging)
     report = result.report
     failed = report.refuted and values.fail_on_violation

@@ -19,10 +19,12 @@ from dvrenyi_plugin._text import escape
 from dvrenyi_plugin.binaries._command import (
     EXIT_OK,
     EXIT_REFUTED,
+    OVERWRITE_MEANING,
     Outcome,
     ProgramFlags,
     real_numbers,
     run_command,
+    settings_of,
 )
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
@@ -63,6 +65,7 @@ def define_flags() -> flags.FlagValues:
     )
     program.whole("seed", 0, "root of every random stream")
     program.text("output_dir", None, "folder for the report; required")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
     return program.values
 
@@ -85,7 +88,12 @@ def _audit(values: flags.FlagValues) -> Outcome:
     alphas = real_numbers("alphas", values.alphas)
     if values.tester not in _TESTERS:
         raise ValueError(f"tester must be one of {', '.join(_TESTERS)}, got {values.tester!r}")
-    with staged_output(values.output_dir or "", marker="report.json") as staging:
+    with staged_output(
+        values.output_dir or "",
+        marker="report.json",
+        settings=settings_of(_NAME, values),
+        overwrite=values.overwrite,
+    ) as staging:
         # scipy and the testers take a second to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig, audit_grid_mechanism
         from dvrenyi_plugin.audits.shk_experiment import ShkExperimentConfig, build_shk_experiment

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import Outcome, ProgramFlags, real_numbers, run_command
+from dvrenyi_plugin.binaries._command import (
+    OVERWRITE_MEANING,
+    Outcome,
+    ProgramFlags,
+    real_numbers,
+    run_command,
+    settings_of,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "plan_audit"
@@ -50,6 +57,7 @@ def define_flags() -> flags.FlagValues:
     )
     program.whole("batch_models", 20, "with --sequential: models a world between two looks")
     program.text("output_dir", None, "folder for plan.json and plan.md")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     return program.values
 
 
@@ -88,7 +96,13 @@ def _plan(values: flags.FlagValues) -> Outcome:
     )
     document = json.dumps(jsonable(plan.to_dict()), indent=2, allow_nan=False) + "\n"
     if values.output_dir is not None:
-        with staged_output(values.output_dir, marker="plan.json", parts=()) as staging:
+        with staged_output(
+            values.output_dir,
+            marker="plan.json",
+            parts=(),
+            settings=settings_of(_NAME, values),
+            overwrite=values.overwrite,
+        ) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
             _write(os.path.join(staging, "plan.json"), document)
     return Outcome(plan.to_markdown().rstrip("\n"), document)
