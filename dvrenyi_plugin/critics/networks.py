@@ -96,7 +96,7 @@ class CriticNetwork(nn.Module):
     """Critic T: (n, d) -> (n,): a body, then a smooth clamp to `critic_range`.
 
     Attributes:
-      body: the trainable network, any module that returns shape (n, 1) or (n,).
+      body: the trainable network, any module that returns shape (n, 1) or (n,), row by row.
       critic_range: (low, high) that every output lies in, or None for an unbounded critic.
     """
 
@@ -107,8 +107,11 @@ class CriticNetwork(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Returns critic values, shape (n,)."""
-        output = self.body(features)
-        if output.shape not in ((features.shape[0], 1), (features.shape[0],)):
+        # A user's body may change its input, which is the training data.
+        output = self.body(features.clone())
+        count = features.shape[0]
+        # A single row is often squeezed to shape ().
+        if output.shape not in ((count, 1), (count,)) and (count, output.dim()) != (1, 0):
             raise ValueError(
                 "base_model must return shape (n, 1) or (n,), got shape"
                 f" {tuple(output.shape)} for input of shape {tuple(features.shape)}"
