@@ -19,21 +19,24 @@ from numpy.typing import NDArray
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, range, np.generic)
 
 
-def call_user_code(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_user_code(
+    name: str, function: Callable[..., Any], *arguments: Any, copies: bool = True
+) -> Any:
     """Returns function(*arguments), called with copies; what it returns is not copied yet, see `user_array`.
 
     Args:
       name: what the user calls it ("train", "loss"), for messages.
       function: the user's.
       *arguments: see `own_copy`.
+      copies: False hands over the arguments themselves: for what nobody else will see.
 
     Raises:
       Exception: what the function raised, of its own type and with its own text, and with a note that names the
         function; see `notes_of`.
     """
-    owned = [own_copy(argument) for argument in arguments]
+    given = [own_copy(argument) for argument in arguments] if copies else arguments
     try:
-        return function(*owned)
+        return function(*given)
     except Exception as error:
         _add_note(error, f"raised by {name}")
         raise

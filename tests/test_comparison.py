@@ -563,7 +563,7 @@ class TestRuns:
         assert gaussian["dies"].status == DIED
         assert "exit code 7" in gaussian["dies"].message
         assert gaussian["fails"].status == ERROR
-        assert gaussian["fails"].message == "RuntimeError: no luck <b>"
+        assert gaussian["fails"].message == "RuntimeError: no luck <b> (raised by tester)"
         assert rows["counts", "wants_delta"].status == NOT_APPLICABLE
         assert gaussian["nan_second"].num_invalid == 2
         assert gaussian["nan_second"].refuted == (False, False)

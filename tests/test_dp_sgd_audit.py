@@ -92,11 +92,11 @@ def test_each_direction_is_tested_once_at_half_of_the_failure_probability():
     first, second = run_both_directions(tester, observations, 0.05)
     assert [call[2] for call in tester.calls] == [0.025, 0.025]
     assert first.direction == "with over without canary"
-    assert tester.calls[0][0] is observations.with_canary
-    assert tester.calls[0][1] is observations.without
+    np.testing.assert_array_equal(tester.calls[0][0], observations.with_canary)
+    np.testing.assert_array_equal(tester.calls[0][1], observations.without)
     assert second.direction == "without over with canary"
-    assert tester.calls[1][0] is observations.without
-    assert tester.calls[1][1] is observations.with_canary
+    np.testing.assert_array_equal(tester.calls[1][0], observations.without)
+    np.testing.assert_array_equal(tester.calls[1][1], observations.with_canary)
     assert first.bound.failure_probability + second.bound.failure_probability == 0.05
 
 

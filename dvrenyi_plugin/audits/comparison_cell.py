@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._sealed_arrays import read_arrays, write_arrays
+from dvrenyi_plugin._user_code import call_user_code, notes_of, user_array
 from dvrenyi_plugin._validation import check_failure_probability, check_samples
 from dvrenyi_plugin.audits.registry import (
     RENYI,
@@ -28,7 +29,7 @@ from dvrenyi_plugin.audits.registry import (
     make_tester_task,
 )
 from dvrenyi_plugin.audits.runner_checks import FreshSamples, as_number, check_verdict
-from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
+from dvrenyi_plugin.interfaces import ApproximateDp, PropertyTester, RenyiDp
 
 HONEST, BROKEN = "honest", "broken"
 OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE = "ok", "error", "timeout", "died", "not applicable"
@@ -231,7 +232,7 @@ def run_cell(task: CellTask) -> CellResult:
     except NotApplicableError as error:
         return CellResult(key, NOT_APPLICABLE, one_line(str(error)))
     except (Exception, SystemExit) as error:
-        return CellResult(key, ERROR, one_line(f"{type(error).__name__}: {error}"))
+        return CellResult(key, ERROR, one_line(f"{type(error).__name__}: {error}{notes_of(error)}"))
 
 
 def _run_cell(task: CellTask) -> CellResult:
@@ -256,11 +257,13 @@ def _run_cell(task: CellTask) -> CellResult:
         tester = registered.build(problem)
         start = time.perf_counter()
         pair = (
-            as_number(tester.estimate_lower_bound(samples1.copy(), samples2.copy(), half)),
-            as_number(tester.estimate_lower_bound(samples2.copy(), samples1.copy(), half)),
+            _estimate(tester, samples1, samples2, half),
+            _estimate(tester, samples2, samples1, half),
         )
         verdicts = [
-            check_verdict(tester.reject_property(bound)) for bound in pair if not math.isnan(bound)
+            check_verdict(call_user_code("tester", tester.reject_property, bound))
+            for bound in pair
+            if not math.isnan(bound)
         ]
         refuted.append(any(verdicts))
         seconds.append(time.perf_counter() - start)
@@ -273,6 +276,14 @@ def _run_cell(task: CellTask) -> CellResult:
         bounds=tuple(bounds),
         refuted=tuple(refuted),
         seconds=tuple(seconds),
+    )
+
+
+def _estimate(
+    tester: PropertyTester, first: Array, second: Array, failure_probability: float
+) -> float:
+    return as_number(
+        call_user_code("tester", tester.estimate_lower_bound, first, second, failure_probability)
     )
 
 
@@ -351,7 +362,8 @@ def _subject(mechanism: str, variant: str, num_samples: int, seed: int) -> Audit
 
 
 def _draw(subject: AuditSubject, dataset: Any, count: int, fresh: FreshSamples) -> Array:
-    samples = check_samples("samples", subject.mechanism(dataset, count))
+    drawn = call_user_code("mechanism", subject.mechanism, dataset, count)
+    samples = check_samples("samples", user_array("mechanism", drawn))
     if len(samples) != count:
         raise ValueError(f"mechanism must return {count} samples, got shape {samples.shape}")
     fresh.check(samples)

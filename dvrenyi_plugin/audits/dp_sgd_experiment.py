@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import os
 from typing import Any
 
@@ -206,7 +207,7 @@ class DpSgdExperiment:
       privacy_property: the claim, Rényi DP at the order of the audit.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
       noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats; None with
-        Poisson batches, where it is random.
+        Poisson batches, where it is random, and where that training diverges.
       notes: what the reader should know: what makes the audit weaker than it could be, a claim for groups, what
         was seen besides the loss, in sentences; empty when there is nothing to say.
       seeds: of all parts.
@@ -359,7 +360,7 @@ def _shift(
     pair: NeighboringDatasets[Records],
     kept: KeptArrays,
     show_progress: bool,
-) -> float:
+) -> float | None:
     def train() -> dict[str, Any]:
         losses = []
         with progress_bar("training without noise", "model", len(pair), show_progress) as progress:
@@ -371,7 +372,9 @@ def _shift(
     losses = kept.get("noise-free-losses", ExperimentFingerprint.of(noise_free, pair), train)
     kept.save()
     without, with_canary = losses["losses"]
-    return float(without - with_canary)
+    with np.errstate(invalid="ignore"):  # training without noise may diverge
+        shift = float(without - with_canary)
+    return shift if math.isfinite(shift) else None
 
 
 def _weaknesses(canary: Canary, clip_norm: float) -> tuple[str, ...]:

@@ -46,7 +46,8 @@ class ExperimentFingerprint:
         that a user's own functions import.
 
         Args:
-          mechanism: settings may hold numbers, text, arrays, tensors, mappings, sequences, dataclasses,
+          mechanism: settings whose dataclass field says `decides_outputs: False` in its metadata are left
+            out; the others may hold numbers, text, arrays, tensors, mappings, sequences, dataclasses,
             torch modules, and functions and classes that are defined in files.
           pair: (D, D + canary), of the same kinds.
 
@@ -118,6 +119,7 @@ def _content(value: Any, above: tuple[int, ...]) -> Any:
         fields = {
             field.name: _content(getattr(value, field.name), inside)
             for field in dataclasses.fields(value)
+            if field.metadata.get("decides_outputs", True)
         }
         return {"class": _class_content(type(value)), **fields}
     return _torch_content(value, inside) or _function_content(value, inside) or _refuse(value)

@@ -32,14 +32,15 @@ from dvrenyi_plugin.audits.report_text import (
 )
 from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
 from dvrenyi_plugin.interfaces import GaussianDp, read_claim
+from dvrenyi_plugin.mechanisms.finite_observations import is_mapped
 
 
 @dataclasses.dataclass(frozen=True)
 class ObservationSummary:
-    """Moments of one world's canary losses.
+    """Moments of one world's canary losses, without those that were infinite or NaN.
 
     Attributes:
-      count: number of models.
+      count: number of models with a finite loss. With fewer than two the moments are NaN.
       mean: in nats.
       standard_deviation: with n - 1 in the denominator, in nats.
       minimum: in nats.
@@ -54,7 +55,10 @@ class ObservationSummary:
 
     @classmethod
     def of(cls, losses: NDArray[np.float64]) -> ObservationSummary:
-        """Returns the moments of losses of shape (n,), n >= 2."""
+        """Returns the moments of losses of shape (n,)."""
+        losses = losses[~is_mapped(losses)]
+        if losses.size < 2:
+            return cls(int(losses.size), math.nan, math.nan, math.nan, math.nan)
         return cls(
             count=int(losses.size),
             mean=float(losses.mean()),
@@ -82,6 +86,9 @@ class Separation:
     @classmethod
     def of(cls, without: NDArray[np.float64], with_canary: NDArray[np.float64]) -> Separation:
         """Returns the separation of two samples of shape (n,) and (m,); NaN if neither varies."""
+        without, with_canary = without[~is_mapped(without)], with_canary[~is_mapped(with_canary)]
+        if min(without.size, with_canary.size) < 2:
+            return cls(math.nan, math.nan, math.nan)
         first, second = without.size, with_canary.size
         pooled = math.sqrt(
             ((first - 1) * without.var(ddof=1) + (second - 1) * with_canary.var(ddof=1))

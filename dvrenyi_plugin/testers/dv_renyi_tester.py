@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._row_by_row import RowByRow
 from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._validation import (
     check_choice,
@@ -98,7 +99,10 @@ class DvRenyiPropertyTester(BoundTester):
     Args:
       config: what to test and how.
       base_model: torch module from shape (n, d) to (n, 1) or (n,), used in place of the default network. It is
-        copied, never changed: testers that are given one model do not interact.
+        copied, never changed: testers that are given one model do not interact. In evaluation mode it must treat
+        its rows one by one: the bound holds for a fixed function of one sample. Dropout and batch normalisation
+        with running statistics do; statistics of the batch, attention over rows and x.mean() do not, and every
+        audit checks its samples' values for it, before training and after.
 
     Raises:
       ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP), or `base_model` is not a
@@ -142,7 +146,8 @@ class DvRenyiPropertyTester(BoundTester):
           failure_probability: one-sided, in (0, 1), for this one statement.
 
         Raises:
-          ValueError: malformed samples, fewer than 8 a side, or a failure probability outside (0, 1).
+          ValueError: malformed samples, fewer than 8 a side, a failure probability outside (0, 1), or a base model
+            that does not treat rows one by one.
 
         Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private
         Machine Learning", definition 2.2, with one fixed critic on fresh samples in place of its uniform band
@@ -153,7 +158,11 @@ class DvRenyiPropertyTester(BoundTester):
         rng = np.random.default_rng(self._split_stream)
         fit1, certify1 = _split(first, self._config.fit_fraction, rng)
         fit2, certify2 = _split(second, self._config.fit_fraction, rng)
+        critic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
         critic = self._estimator.estimate(fit1, fit2).critic
+        if self._estimator.has_base_model:
+            # Again on the samples that certify: what holds on others need not hold on them.
+            critic = RowByRow("base_model", critic, np.concatenate([first, second]))
         critic_values = _CriticValues(
             critic(fit1), critic(fit2), critic(certify1), critic(certify2)
         )
