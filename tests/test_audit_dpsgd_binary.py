@@ -78,6 +78,11 @@ def test_a_report_is_complete_and_its_observations_are_those_it_was_made_from(br
         assert f"({name})" in (folder / "report.md").read_text()
 
 
+def test_f18_times_are_called_by_what_they_are(broken_run):
+    text = (broken_run[1] / "report.md").read_text()
+    assert "whole audit" not in text and "training and testing / s" in text
+
+
 def test_an_honest_claim_is_not_refuted_and_the_status_is_0(tmp_path, capsys):
     status = audit("--fail_on_violation", "--seed=1", f"--output_dir={tmp_path}")
     assert status == 0

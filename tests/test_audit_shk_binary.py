@@ -90,6 +90,7 @@ class TestHonestSampler:
         markdown = (tmp_path / "out" / "report.md").read_text()
         for name in FILES - {"observations.npz", "report.md", "report.json", "settings.json"}:
             assert f"({name})" in markdown
+        assert "whole audit" not in markdown and "drawing and testing / s" in markdown
         assert "nan" not in markdown.lower().replace("dominant", "")
 
     def test_same_seed_same_numbers(self) -> None:
