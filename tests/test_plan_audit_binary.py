@@ -27,7 +27,7 @@ def test_a_plan_is_printed_and_written(tmp_path, capsys):
         "--mu=1", "--noise_scale=0.5", "--alphas=1.25,2", "--power=0.8", f"--output_dir={folder}"
     )
     assert status == 0
-    assert sorted(os.listdir(folder)) == ["plan.json", "plan.md"]
+    assert sorted(os.listdir(folder)) == ["plan.json", "plan.md", "settings.json"]
     printed = capsys.readouterr().out
     assert printed == (folder / "plan.md").read_text()
     assert "if the true mu is 2" in printed

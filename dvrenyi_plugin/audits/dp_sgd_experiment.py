@@ -322,6 +322,8 @@ def build_dp_sgd_experiment(
         "seeds": dataclasses.asdict(seeds),
     }
     pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)
+    mechanism = mechanism_class(mechanism_config)
+    tester = tester_class(tester_config_class(privacy_property=privacy_property, seed=seeds.tester))
     # All settings fit: from here on there is something to keep.
     kept.save()
     shift = None
@@ -329,10 +331,8 @@ def build_dp_sgd_experiment(
         noise_free = mechanism_class(dataclasses.replace(mechanism_config, noise_scale=0.0))
         shift = _shift(noise_free, pair, kept, show_progress)
     return DpSgdExperiment(
-        mechanism=mechanism_class(mechanism_config),
-        tester=tester_class(
-            tester_config_class(privacy_property=privacy_property, seed=seeds.tester)
-        ),
+        mechanism=mechanism,
+        tester=tester,
         pair=pair,
         canary=canary,
         claimed_mu=claim.mu,
