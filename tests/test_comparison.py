@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits import registry
+from dvrenyi_plugin.audits import comparison_page, registry
 from dvrenyi_plugin.audits.comparison import Comparison, ComparisonConfig, run_comparison
 from dvrenyi_plugin.audits.comparison_cell import (
     BROKEN,
@@ -792,3 +792,36 @@ def test_page_and_texts_show_every_cell_and_load_nothing() -> None:
     assert len(lines) == 3
     assert lines[2].startswith("gaussian,gdp_baseline,100,0.5,,2,0,")
     assert np.all([len(line.split(",")) == 13 for line in lines])
+
+
+def test_messages_false_alarms_do_not_look_like_power() -> None:
+    """A tester that accuses everybody, one that is right, one that has no number, one of a single false alarm."""
+    rows = [
+        row("gdp_baseline", HONEST, [3.0] * 5, 5),
+        row("gdp_baseline", BROKEN, [3.0] * 5, 5),
+        row("sequential", HONEST, [0.5] * 5, 0),
+        row("sequential", BROKEN, [3.0] * 5, 5),
+        row("dv", HONEST, [math.nan] * 5, 0),
+        row("dv", BROKEN, [3.0] * 5, 5),
+        row("threshold", HONEST, [1.5, 0.0, 0.0, 0.0, 0.0], 1),
+        row("threshold", BROKEN, [3.0] * 5, 5),
+    ]
+    testers = ("gdp_baseline", "sequential", "dv", "threshold")
+    comparison = comparison_of(rows, testers)
+    page = to_html(comparison, "t")
+    looks = re.findall(r'<td class="(heat[^"]*)"( style="[^"]*")?>1.00', page)
+    assert [look for look, _ in looks] == ["heat alarm", "heat", "heat nan", "heat"]
+    assert looks[1][1] == looks[3][1] != ""
+    assert page.count("no guarantee</small>") == 1
+    power = to_markdown(comparison, "t").split("## Power and false alarms")[1]
+    assert "| 1.00 / 1.00 ! | 1.00 / 0.00 | 1.00 / 0.00 NaN | 1.00 / 0.20 |" in power
+
+
+def test_f5_the_page_is_written_without_its_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> str:
+        raise RuntimeError("no <ink> left")
+
+    monkeypatch.setattr(comparison_page, "_power_curves", fail)
+    page = to_html(comparison_of([row("sequential", HONEST, [0.5] * 5, 0)], ("sequential",)), "t")
+    assert "The curves could not be drawn: no &lt;ink&gt; left." in page
+    assert "Every cell" in page

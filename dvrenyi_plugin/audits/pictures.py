@@ -49,7 +49,7 @@ class Gallery:
         """Returns one paragraph a picture: the picture, or that and why it could not be drawn."""
         shown = [f"![{escape(text, 'markdown')}]({name})" for text, name in self.shown.items()]
         return shown + [
-            f"{name} could not be drawn: {escape(reason, 'markdown')}."
+            f"{name} could not be drawn: {escape(reason.rstrip('.'), 'markdown')}."
             for name, reason in self.undrawn.items()
         ]
 
