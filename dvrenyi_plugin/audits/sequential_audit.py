@@ -188,7 +188,7 @@ def audit_dp_sgd_sequentially(
         wall_seconds=time.perf_counter() - start,
         noise_free_shift=noise_free_shift,
         settings=dict(settings),
-        notes=notes + evidence.notes() + observations.notes(),
+        notes=tuple(notes) + observations.notes(),
         sequential=outcome,
     )
     return DpSgdAuditResult(report, observations)
