@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 import time
 from typing import Any
 
@@ -391,6 +392,8 @@ def test_g7_certificates_beside_the_papers_from_the_same_start() -> None:
     assert certificate.pure_dp().value == pytest.approx(0.6353, abs=5e-5)
     values = [certificate.renyi_dp(alpha).value for alpha in (2.0, 3.0, 5.0, 10.0)]
     assert values == pytest.approx([0.2674, 0.3803, 0.5299, 0.5881], abs=5e-5)
+    page = (pathlib.Path(__file__).parents[1] / "docs" / "shk.md").read_text(encoding="utf-8")
+    assert "D_2 <= .2674, D_3 <= .3803, D_5 <= .5299, D_10 <= .5881" in page
 
 
 # --- laws and moments in the log domain ---
