@@ -20,6 +20,16 @@ MOST_CELLS = 10_000_000
 MOST_STEPS = 1_000_000
 
 
+def check_kind(name: str, value: Any, kind: type) -> None:
+    """Refuses a thing of another class.
+
+    Raises:
+      ValueError: naming the argument, its value and the class.
+    """
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}, got {value!r}")
+
+
 def check_size(name: str, value: Any) -> float:
     """Returns a number in [0, 1e100].
 

@@ -85,7 +85,9 @@ class BirthDeathLangevinMechanismConfig:
             value = getattr(self, name)
             if not callable(value) and (value is not None or name == "loss"):
                 raise ValueError(f"{name} must be callable, got {value!r}")
-        check_positive("inverse_temperature", self.inverse_temperature)
+        # As a float: a float32 would round the claim.
+        beta = check_positive("inverse_temperature", self.inverse_temperature)
+        object.__setattr__(self, "inverse_temperature", beta)
         check_int("num_particles", self.num_particles, at_least=2)
         check_alphas(self.alphas)
         check_seed(self.seed)

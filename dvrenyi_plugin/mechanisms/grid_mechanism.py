@@ -58,7 +58,9 @@ class GridMechanismConfig:
                 f"loss must be a loss of dvrenyi_plugin.mechanisms.losses (wrap a function in CallableLoss), got"
                 f" {self.loss!r}"
             )
-        check_positive("inverse_temperature", self.inverse_temperature)
+        # As a float: a float32 would round the claim.
+        beta = check_positive("inverse_temperature", self.inverse_temperature)
+        object.__setattr__(self, "inverse_temperature", beta)
         check_size("inverse_temperature times the loss's oscillation", self.potential_oscillation)
         check_size("inverse_temperature times the loss's sensitivity", self.oscillation_distance)
         if self.cells is not None:
