@@ -19,6 +19,8 @@ from dvrenyi_plugin.interfaces import RenyiDp
 
 _DEFAULT_MU = 1.0
 _NOISE_TOLERANCE = 1e-6
+# The least that `dp_sgd_epsilon` takes with Poisson batches, doubled: the search halves from there.
+_LEAST_POISSON_NOISE = 0.04
 # Squares beyond these over- or underflow; so does the noise itself in float32.
 _LEAST_NOISE, _MOST_NOISE = 1e-100, 1e30
 
@@ -161,11 +163,15 @@ def _calibrated_noise(
         high *= 2.0
     while excess(low) <= 0.0:
         low /= 2.0
-        if low < _NOISE_TOLERANCE:
+        if low < _LEAST_POISSON_NOISE:
             raise ValueError(
-                f"delta must be small enough to need noise, got {delta:g} at sample_rate"
+                "epsilon and delta must be small enough to need a noise_multiplier of at least"
+                f" {_LEAST_POISSON_NOISE:g}, got epsilon {epsilon:g} and delta {delta:g} at sample_rate"
                 f" {sample_rate:g} and {num_steps} steps"
             )
-    root = float(brentq(excess, low, high, rtol=_NOISE_TOLERANCE))
-    # On the safe side of the solver's tolerance: the claim holds for this noise.
-    return root * (1.0 + 2.0 * _NOISE_TOLERANCE)
+    noise = float(brentq(excess, low, high, rtol=_NOISE_TOLERANCE))
+    while (
+        excess(noise) > 0.0
+    ):  # on the safe side of the solver's tolerance: the claim holds for this noise
+        noise *= 1.0 + _NOISE_TOLERANCE
+    return noise

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_choice, check_real, check_samples, check_seed
 
+# Sums of records, and noise many standard deviations away, stay finite.
+LARGEST_RELEASE = 1e290
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdditiveNoiseConfig:
@@ -35,7 +38,7 @@ class AdditiveNoiseConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_real("clip_norm", self.clip_norm, above=0.0)
+        check_real("clip_norm", self.clip_norm, above=0.0, at_most=LARGEST_RELEASE)
         check_choice("statistic", self.statistic, ("sum", "mean"))
         check_choice("neighbours", self.neighbours, ("add_remove", "replace_one"))
         check_real("noise_scale", self.noise_scale, at_least=0.0)
@@ -46,6 +49,12 @@ class AdditiveNoiseConfig:
             )
         if self.statistic == "mean":
             check_real("denominator", self.denominator, above=0.0)
+        self.check_scale("clip_norm", self.clip_norm)
+
+    def check_scale(self, name: str, size: float) -> None:
+        """Raises ValueError when a quantity of this size, of the clipped sum, could make a release overflow."""
+        divided = size / min(1.0, self.public_denominator)
+        check_real(f"{name} (over denominator)", divided, at_most=LARGEST_RELEASE)
 
     @property
     def sensitivity(self) -> float:
