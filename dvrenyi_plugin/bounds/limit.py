@@ -310,8 +310,8 @@ def _root_below(excess: Callable[[float], float], top: float) -> float | None:
 
 def _log_r_limits(alpha: float, epsilon: float, log_bet: float) -> tuple[float, float]:
     """Returns the infimum and the supremum of log r: where s1 and s2 reach 0."""
-    odds = math.exp(-log_bet) * alpha / (alpha - 1.0)
-    top = (math.log1p(odds) + (alpha - 1.0) * epsilon) / alpha
+    odds = math.exp(-log_bet) * (alpha / (alpha - 1.0))
+    top = epsilon + (math.log1p(odds) - epsilon) / alpha
     if log_bet <= 0.0:
         return -math.inf, top
     return epsilon + math.log1p(-math.exp(-log_bet)) / (alpha - 1.0), top
