@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import flags
 
@@ -107,6 +109,19 @@ def run_command(
     except KeyboardInterrupt:
         print(f"{name}: interrupted, no report was written", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends this process with an exit status, after an error or an interruption without waiting for anything.
+
+    Threads that are still training then cannot be stopped, and the interpreter would abort on them.
+    """
+    if status not in (EXIT_OK, EXIT_REFUTED):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dvrenyi_plugin.binaries._command import (
     EXIT_REFUTED,
     OVERWRITE_MEANING,
     ProgramFlags,
+    end_process,
     run_command,
     settings_of,
 )
@@ -78,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _audit(values: flags.FlagValues) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, run_command
+from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, end_process, run_command
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _compare(values: flags.FlagValues) -> int:
