@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import flags
 
@@ -154,6 +156,19 @@ def run_command(
         message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
         print(f"{name}: {message}", file=sys.stderr)
         return status
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends this process with an exit status, after an error or an interruption without waiting for anything.
+
+    Threads that are still training then cannot be stopped, and the interpreter would abort on them.
+    """
+    if status not in (EXIT_OK, EXIT_REFUTED):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:

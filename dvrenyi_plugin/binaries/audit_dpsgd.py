@@ -23,6 +23,7 @@ from dvrenyi_plugin.binaries._command import (
     OVERWRITE_MEANING,
     Outcome,
     ProgramFlags,
+    end_process,
     real_numbers,
     run_command,
     settings_of,
@@ -156,7 +157,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _audit(values: flags.FlagValues) -> Outcome:
