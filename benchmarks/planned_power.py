@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from quick import parse_arguments
 
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess, sample_size_warm_up
@@ -58,12 +59,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=200)
-    runs = parser.parse_args().repeats
+    arguments = parse_arguments(parser, repeats=1)
+    runs = arguments.repeats
     print(
         "| alpha | claimed mu | true mu | wanted | pairs, known | refuted | pairs, learned | refuted |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for alpha, claimed, mu in SETTINGS:
+    for alpha, claimed, mu in SETTINGS[: 1 if arguments.quick else None]:
         epsilon = renyi_gaussian(alpha, claimed, 0.0)
         pair = gaussian_pair(mu, alpha)
         known, learned = (
