@@ -25,6 +25,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from quick import parse_arguments, scratch_file
+
 from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig
 from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
 from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
@@ -158,7 +160,13 @@ def main() -> None:
         "--max_seconds", type=float, default=float("inf"), help="start no case later"
     )
     parser.add_argument("--table", action="store_true")
-    flags = parser.parse_args()
+    flags = parse_arguments(
+        parser,
+        cases=list(CASES)[:1],
+        workers=1,
+        max_seconds=0.01,
+        output=str(scratch_file("broken_training.csv")),
+    )
     rows = read_rows(flags.output)
     if flags.table:
         print_table(rows)
