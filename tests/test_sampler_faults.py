@@ -316,6 +316,17 @@ def test_f8_flows_reach_the_target_or_name_the_steps() -> None:
         ParticleDynamics(ParticleDomain.torus(1), 1e9, 0.01)
 
 
+@pytest.mark.parametrize("boundary", ["periodic", "reflecting"])
+def test_f8_implicit_steps_of_any_length_end_in_the_target(boundary: str) -> None:
+    grid = Grid((Axis(0.0, 1.0, 64, boundary),))
+    potential = grid.evaluate(lambda points: 40.0 * np.cos(2.0 * math.pi * points[:, 0]))
+    start = grid.evaluate(lambda points: 3.0 * points[:, 0])
+    for late in (1e30, 1e60, 1e100):
+        config = FlowConfig(dynamics="langevin", num_steps=3, transport="implicit")
+        path = run_flow(grid, potential, late, start, config)
+        assert np.abs(path.final - path.log_target).max() < 1e-9
+
+
 def test_f17_a_running_time_of_a_billion() -> None:
     mechanism = ShkExponentialMechanism(
         ShkExponentialMechanismConfig(

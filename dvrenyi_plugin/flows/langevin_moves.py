@@ -1,4 +1,4 @@
-"""Langevin moves of particles: the transport half of birth-death Langevin dynamics, and gradients for it."""
+"""Langevin moves of particles, the transport half of birth-death Langevin, and gradients for it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _reflected_ends(
     step_size: float,
     generator: np.random.Generator,
 ) -> Array:
-    """Returns where Brownian paths with drift end once they are reflected at the wall nearer to their start.
+    """Returns where Brownian paths with drift end, reflected at the wall nearer to their start.
 
     A reflected path is the free one pushed inward by as much as it ever was beyond the wall (Skorokhod), and between
     known ends the lowest point of a Brownian path has a closed form. So the law is exact for a constant drift, while

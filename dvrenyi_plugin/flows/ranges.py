@@ -1,4 +1,4 @@
-"""The numbers that flows take: wide enough for every use, narrow enough that squares and products stay finite."""
+"""The numbers that flows take: wide enough for every use, and their squares and products stay finite."""
 
 from __future__ import annotations
 

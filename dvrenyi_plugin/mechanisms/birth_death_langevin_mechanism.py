@@ -24,7 +24,8 @@ from dvrenyi_plugin.flows.particles import (
 from dvrenyi_plugin.flows.ranges import check_positive, check_size
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
 from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
-from dvrenyi_plugin.mechanisms.losses import Loss, check_bounds, check_loss_values
+from dvrenyi_plugin.mechanisms.loss_bounds import check_bounds, check_loss_values
+from dvrenyi_plugin.mechanisms.losses import Loss
 
 Array = NDArray[np.float64]
 
