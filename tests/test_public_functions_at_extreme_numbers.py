@@ -36,7 +36,11 @@ def test_f7_every_public_function_answers_or_refuses(room):
 def test_f7_values_at_the_edge_of_floats():
     assert gaussian_dp_epsilon(1e50, 1.0 - 1e-12) == pytest.approx(5e99)
     assert dp_sgd_renyi(2.0, 10, 1e-310) == math.inf
-    assert closest_null(gaussian_pair(1.0), 1.001, 5e-324).rate == pytest.approx(0.25, rel=0.05)
+    pair = gaussian_pair(1.0)
+    assert closest_null(pair, 1.001, 5e-324).rate == closest_null(pair, 1.001, 0.0).rate > 0.2
+    assert closest_null(pair, 1.001, 1e-30).rate == pytest.approx(
+        closest_null(pair, 1.001, 0.0).rate
+    )
     with pytest.raises(ValueError, match="critic_q must hold"):
         donsker_varadhan_value(["x"], [1.0], 2.0)
     assert donsker_varadhan_value([0.0, 0.0], [0.0], 2.0) == 0.0
