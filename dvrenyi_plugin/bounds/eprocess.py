@@ -186,10 +186,16 @@ class GrowthOptimalEProcess:
             raise ValueError(
                 f"observe must come before update, got {self._blocks_seen} pairs before"
             )
-        for past, (name, samples) in zip(
-            self._past, (("samples_q", samples_q), ("samples_p", samples_p)), strict=True
-        ):
-            past.append(check_samples(name, samples, min_samples=1))
+        q = check_samples("samples_q", samples_q, min_samples=1)
+        p = check_samples("samples_p", samples_p, min_samples=1)
+        dimension = self._past[0].dimension or q.shape[1]
+        if not q.shape[1] == p.shape[1] == dimension:
+            raise ValueError(
+                "samples_q and samples_p must keep one number of columns, got shapes"
+                f" {q.shape} and {p.shape}"
+            )
+        self._past[0].append(q)
+        self._past[1].append(p)
         self._observed = self._blocks_seen = min(map(len, self._past))
 
     @property

@@ -55,9 +55,9 @@ class AdditiveNoiseConfig:
             )
         if self.statistic == "mean":
             check_real("denominator", self.denominator, above=0.0)
-        self.check_scale("clip_norm", self.clip_norm)
+        self._check_scale("clip_norm", self.clip_norm)
 
-    def check_scale(self, name: str, size: float) -> None:
+    def _check_scale(self, name: str, size: float) -> None:
         """Raises ValueError when a quantity of this size, of the clipped sum, could make a release overflow."""
         divided = size / min(1.0, self.public_denominator)
         check_real(f"{name} (over denominator)", divided, at_most=LARGEST_RELEASE)

@@ -38,7 +38,7 @@ class GaussianMechanismConfig(AdditiveNoiseConfig):
         # The claim's mu is its inverse, and alpha mu^2 / 2 must be a float.
         check_real("noise_multiplier", self.noise_multiplier, at_least=1e-140)
         check_order(self.alpha)
-        self.check_scale("noise_scale * noise_multiplier * sensitivity", self.noise_std)
+        self._check_scale("noise_scale * noise_multiplier * sensitivity", self.noise_std)
 
     @property
     def noise_std(self) -> float:

@@ -36,7 +36,7 @@ class LaplaceMechanismConfig(AdditiveNoiseConfig):
         super().__post_init__()
         check_real("epsilon", self.epsilon, above=0.0)
         check_order(self.alpha)
-        self.check_scale("noise_scale * sensitivity / epsilon", self.noise_width)
+        self._check_scale("noise_scale * sensitivity / epsilon", self.noise_width)
 
     @property
     def noise_width(self) -> float:

@@ -60,11 +60,11 @@ class NoisyMaxMechanismConfig:
 
     def __post_init__(self) -> None:
         check_int("num_candidates", self.num_candidates, at_least=2)
-        check_real("epsilon", self.epsilon, above=0.0)
+        epsilon = check_real("epsilon", self.epsilon, above=0.0)
         check_choice("noise", self.noise, (GUMBEL, LAPLACE))
         noise_scale = check_real("noise_scale", self.noise_scale, above=0.0)
         # Counts over this, and their differences, must be floats.
-        actual_scale = noise_scale * (2.0 / self.epsilon)
+        actual_scale = noise_scale * (2.0 / epsilon)
         check_real("noise_scale * 2 / epsilon", actual_scale, at_least=1e-290, at_most=1e290)
         check_order(self.alpha)
         check_seed(self.seed)
