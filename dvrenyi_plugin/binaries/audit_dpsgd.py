@@ -63,6 +63,9 @@ def define_flags() -> flags.FlagValues:
     program.real("alpha", 2.0, "Renyi order at which the claim is tested")
     program.real("failure_probability", 0.05, "of the whole audit, over both directions")
     program.real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
+    program.real(
+        "clip_norm", 1.0, "L2 norm that gradients are clipped to; the noise is in its units"
+    )
     program.text(
         "canary", "blank", "blank, clipbkd, mislabelled, random or the path of an .npy file"
     )
@@ -84,6 +87,8 @@ def define_flags() -> flags.FlagValues:
         "worst_case",
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
     )
+    program.whole("pretraining_epochs", 5, "passes over the records that are not audited")
+    program.real("pretraining_learning_rate", 0.1, "of the training on these")
     program.text(
         "engine",
         "ensemble",
@@ -93,6 +98,10 @@ def define_flags() -> flags.FlagValues:
     program.text(
         "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
     )
+    program.words(
+        "critic_widths", ["100", "100"], "with --tester=dv: widths of the critic's hidden layers"
+    )
+    program.real("ema_rate", 0.99, "with --tester=dv: rate of the moving average in its training")
     program.switch(
         "sequential",
         False,
@@ -195,14 +204,19 @@ def _audit(values: flags.FlagValues) -> int:
                 defect=values.defect,
                 alpha=values.alpha,
                 learning_rate=values.learning_rate,
+                clip_norm=values.clip_norm,
                 canary=values.canary,
                 canary_label=values.canary_label,
                 num_canaries=values.num_canaries,
                 observe=values.observe,
                 initial_weights=values.initial_weights,
+                pretraining_epochs=values.pretraining_epochs,
+                pretraining_learning_rate=values.pretraining_learning_rate,
                 engine=values.engine,
                 device=values.device,
                 tester=values.tester,
+                critic_widths=_whole_numbers("critic_widths", values.critic_widths),
+                ema_rate=values.ema_rate,
                 seed=values.seed,
             )
         )
@@ -238,6 +252,13 @@ def _audit(values: flags.FlagValues) -> int:
     print(f"report                   {values.output_dir}/report.md")
     refuted = result.report.refuted
     return EXIT_REFUTED if refuted and values.fail_on_violation else EXIT_OK
+
+
+def _whole_numbers(name: str, words: Sequence[str]) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in words)
+    except ValueError:
+        raise ValueError(f"{name} must be whole numbers with commas between, got {words}") from None
 
 
 def _say(message: str) -> None:
