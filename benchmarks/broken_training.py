@@ -165,7 +165,7 @@ def main() -> None:
         parser,
         cases=list(CASES)[:1],
         workers=1,
-        num_models=4,
+        num_models=10,
         max_seconds=0.01,
         output=str(scratch_file("broken_training.csv")),
     )
