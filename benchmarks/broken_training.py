@@ -80,7 +80,7 @@ COLUMNS = (
 )
 
 
-def run(case: str, seed: int, workers: int) -> dict[str, Any]:
+def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     """Returns one audit as a row of the CSV."""
     start = time.perf_counter()
     experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**CASES[case].settings, seed=seed))
@@ -89,7 +89,7 @@ def run(case: str, seed: int, workers: int) -> dict[str, Any]:
         experiment.tester,
         experiment.pair,
         DpSgdAuditConfig(
-            num_models=MAX_MODELS, training=ModelTrainingConfig(num_workers=workers), seed=seed
+            num_models=num_models, training=ModelTrainingConfig(num_workers=workers), seed=seed
         ),
         SequentialAuditConfig(batch_models=20),
         claimed_mu=experiment.claimed_mu,
@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--cases", nargs="*", choices=tuple(CASES), default=list(CASES))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--num_models", type=int, default=MAX_MODELS, help="a world, at most")
     parser.add_argument(
         "--max_seconds", type=float, default=float("inf"), help="start no case later"
     )
@@ -164,6 +165,7 @@ def main() -> None:
         parser,
         cases=list(CASES)[:1],
         workers=1,
+        num_models=10,
         max_seconds=0.01,
         output=str(scratch_file("broken_training.csv")),
     )
@@ -175,7 +177,7 @@ def main() -> None:
     for case, seed in wanted(flags.cases, rows):
         if time.perf_counter() - start > flags.max_seconds:
             return
-        row = run(case, seed, flags.workers)
+        row = run(case, seed, flags.workers, flags.num_models)
         is_new = not os.path.exists(flags.output)
         with open(flags.output, "a", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)

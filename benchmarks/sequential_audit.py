@@ -90,7 +90,7 @@ def main() -> None:
         parser,
         noise_scales="0.25",
         seeds="0",
-        num_models=40,
+        num_models=10,
         csv=str(scratch_file("sequential_audit.csv")),
     )
     with contextlib.suppress(FileExistsError), open(options.csv, "x", encoding="utf-8") as file:

@@ -149,6 +149,13 @@ def check_numbers(name: str, values: Any) -> NDArray[np.float64]:
         return np.asarray(array, dtype=np.float64)
 
 
+def check_widths(name: str, values: Any) -> tuple[int, ...]:
+    """Returns widths of hidden layers: a tuple of at least one integer >= 1."""
+    if not isinstance(values, tuple) or not values:
+        raise ValueError(f"{name} must be a tuple of widths, got {values!r}")
+    return tuple(check_int(name, width, at_least=1) for width in values)
+
+
 def check_labels(name: str, labels: Any, num_records: int, num_classes: int) -> NDArray[np.int64]:
     """Returns class labels as a new int64 array of shape (num_records,).
 

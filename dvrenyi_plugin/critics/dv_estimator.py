@@ -31,6 +31,7 @@ from dvrenyi_plugin._validation import (
     check_real,
     check_sample_pair,
     check_seed,
+    check_widths,
 )
 from dvrenyi_plugin.critics.minibatches import TrainingData, minibatches, split_samples
 from dvrenyi_plugin.critics.networks import (
@@ -107,10 +108,7 @@ class DvRenyiEstimatorConfig:
         check_int("epochs", self.epochs, at_least=1)
         check_int("batch_size", self.batch_size, at_least=1)
         check_real("learning_rate", self.learning_rate, above=0.0)
-        if not isinstance(self.hidden_sizes, tuple) or not self.hidden_sizes:
-            raise ValueError(f"hidden_sizes must be a tuple of widths, got {self.hidden_sizes!r}")
-        for width in self.hidden_sizes:
-            check_int("hidden_sizes", width, at_least=1)
+        check_widths("hidden_sizes", self.hidden_sizes)
         check_real("weight_decay", self.weight_decay, at_least=0.0)
         check_real("classification_weight", self.classification_weight, at_least=0.0)
         if self.critic_bound is not None:
