@@ -226,12 +226,8 @@ class DvRenyiEstimator:
         self._check_rows(critic, samples)
         (training_q, validation_q), (training_p, validation_p) = split
         return DvRenyiEstimate(
-            training_estimate=donsker_varadhan_value(
-                critic(training_q), critic(training_p), config.alpha
-            ),
-            held_out_estimate=donsker_varadhan_value(
-                critic(validation_q), critic(validation_p), config.alpha
-            ),
+            training_estimate=_reading(critic, training_q, training_p, config.alpha),
+            held_out_estimate=_reading(critic, validation_q, validation_p, config.alpha),
             critic=critic,
             critic_range=critic.critic_range,
             epochs_run=epochs_run,
@@ -256,6 +252,18 @@ class DvRenyiEstimator:
             return copy.deepcopy(self._base_model).float()
         network = SkipMlp if self._config.bounded else plain_mlp
         return network(num_features, self._config.hidden_sizes)
+
+
+def _reading(
+    critic: FittedCritic,
+    samples_q: NDArray[np.float64],
+    samples_p: NDArray[np.float64],
+    alpha: float,
+) -> float:
+    values_q, values_p = critic(samples_q), critic(samples_p)
+    if not (np.isfinite(values_q).all() and np.isfinite(values_p).all()):
+        return math.nan  # the literal algorithm diverged
+    return donsker_varadhan_value(values_q, values_p, alpha)
 
 
 def _fit_bounded(
