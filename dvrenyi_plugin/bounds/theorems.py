@@ -22,9 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_many,
     check_numbers,
     check_order,
     check_real,
@@ -124,10 +126,7 @@ def bounded_loss_upper_bound(
 
     Source: theorem B.2 (Hoeffding's inequality).
     """
-    if not isinstance(absolutely_continuous, bool):
-        raise ValueError(
-            f"absolutely_continuous must be True or False, got {absolutely_continuous!r}"
-        )
+    check_bool("absolutely_continuous", absolutely_continuous)
     alpha, beta = check_order(alpha), check_failure_probability(failure_probability)
     values = _check_bounded_log_ratios(log_ratios, largest_log_ratio)
     log_mean = _log_mean_power(alpha, values)
@@ -296,11 +295,9 @@ def largest_rejected_in_sequence(
     Source: fixed-sequence testing; lemma B.9 without its nesting assumption.
     """
     _check_callable(rejects)
-    if isinstance(epsilons, (str, bytes)) or not np.iterable(epsilons):
-        raise ValueError(f"epsilons must be an increasing sequence of numbers, got {epsilons!r}")
     last = -math.inf
     largest = 0.0
-    for epsilon in epsilons:
+    for epsilon in check_many("epsilons", epsilons, "increasing numbers"):
         epsilon = check_epsilon(epsilon, "epsilons")
         if epsilon <= last:
             raise ValueError(f"epsilons must be strictly increasing, got {epsilon} after {last}")
