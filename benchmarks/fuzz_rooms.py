@@ -67,7 +67,8 @@ class Room:
 
     Attributes:
       name: for --rooms.
-      modules: beginnings of module names, without the package's own.
+      modules: beginnings of module names, without the package's own: "mechanisms.losses" also stands for
+        "mechanisms.grid.losses", so that a module may move into a package inside its own.
       examples: makes the examples beyond those of numbers; later than import, since they import the package.
       sizes: parameters whose large values ask for large work.
       left_out: name of a function, a class or a "Class.method" -> why it is not called.
@@ -84,7 +85,14 @@ class Room:
     commands: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     def subjects(self) -> list[Subject]:
-        """Returns everything to call, functions and classes first."""
+        """Returns everything to call, functions and classes first.
+
+        Raises:
+          LookupError: no module is named like one of `modules`: it was moved or renamed.
+        """
+        for start in self.modules:
+            if not _modules((start,)):
+                raise LookupError(f"room {self.name}: no module of {_PACKAGE} is named {start}...")
         found = [
             function_subject(f"{module}.{name}", thing, self.left_out.keys())
             for module in _modules(self.modules)
@@ -122,9 +130,15 @@ def _modules(beginnings: tuple[str, ...]) -> list[str]:
     return [
         name
         for name in names
-        if any(name == start or name.startswith(start) for start in beginnings)
+        if any(_is_named(name, start) for start in beginnings)
         and not any(part.startswith("_") for part in name.split("."))
     ]
+
+
+def _is_named(module: str, beginning: str) -> bool:
+    package, dot, word = beginning.rpartition(".")
+    inside = module.removeprefix(package + dot) if module.startswith(package + dot) else None
+    return inside is not None and any(part.startswith(word) for part in inside.split("."))
 
 
 @functools.cache

@@ -26,7 +26,6 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
-    check_many,
     check_numbers,
     check_order,
     check_real,
@@ -295,9 +294,11 @@ def largest_rejected_in_sequence(
     Source: fixed-sequence testing; lemma B.9 without its nesting assumption.
     """
     _check_callable(rejects)
+    if isinstance(epsilons, (str, bytes)) or not np.iterable(epsilons):
+        raise ValueError(f"epsilons must be an increasing sequence of numbers, got {epsilons!r}")
     last = -math.inf
     largest = 0.0
-    for epsilon in check_many("epsilons", epsilons, "increasing numbers"):
+    for epsilon in epsilons:
         epsilon = check_epsilon(epsilon, "epsilons")
         if epsilon <= last:
             raise ValueError(f"epsilons must be strictly increasing, got {epsilon} after {last}")

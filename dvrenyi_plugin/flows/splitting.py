@@ -70,7 +70,7 @@ class FlowConfig:
             check_int("num_steps", self.num_steps, at_least=1, at_most=MOST_STEPS)
         check_choice("transport", self.transport, TRANSPORTS)
         check_int("extrapolation_order", self.extrapolation_order, at_least=1, at_most=6)
-        check_max_jump(self.max_jump)
+        object.__setattr__(self, "max_jump", check_max_jump(self.max_jump))
         if self.record_every is not None:
             check_int("record_every", self.record_every, at_least=1)
 

@@ -67,7 +67,8 @@ class GridMechanismConfig:
         if self.cells is not None:
             check_int("cells", self.cells, at_least=3)
         check_alphas(self.alphas)
-        if check_max_jump(self.max_jump) != math.inf:
+        object.__setattr__(self, "max_jump", check_max_jump(self.max_jump))
+        if self.max_jump != math.inf:
             self._check_every_dataset_resolved()
         check_seed(self.seed)
 
