@@ -24,6 +24,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_many,
     check_numbers,
     check_order,
     check_orders,
@@ -382,9 +383,7 @@ class _Samples:
 
 
 def _check_epsilons(name: str, values: Any) -> tuple[float, ...]:
-    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
-        raise ValueError(f"{name} must be a sequence of numbers >= 0, got {values!r}")
-    return tuple(check_epsilon(value, name) for value in values)
+    return tuple(check_epsilon(value, name) for value in check_many(name, values, "numbers >= 0"))
 
 
 def _check_grid(epsilons: Any) -> Array:

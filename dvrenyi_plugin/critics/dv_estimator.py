@@ -25,6 +25,7 @@ from dvrenyi_plugin._row_by_row import RowByRow
 from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_choice,
     check_int,
     check_order,
@@ -117,8 +118,7 @@ class DvRenyiEstimatorConfig:
         check_int("patience", self.patience, at_least=1)
         check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
         check_choice("ema_weighs", self.ema_weighs, EMA_CONVENTIONS)
-        if not isinstance(self.bounded, bool):
-            raise ValueError(f"bounded must be True or False, got {self.bounded!r}")
+        check_bool("bounded", self.bounded)
         if self.critic_bound is not None and not self.bounded:
             raise ValueError(
                 f"critic_bound must be None when bounded is False, got {self.critic_bound}"
