@@ -42,6 +42,7 @@ _ZCDP_ORDERS = np.concatenate([1.0 + np.geomspace(0.01, 1.0, 15), np.geomspace(2
 _HALVINGS = 70
 # Polygons are lifted by this, more than all rounding of their points.
 _LIFT = 1e-13
+_LIFT_PLD = 1e-11
 
 
 def trade_off_curve(claim: Claim) -> TradeOffCurve:
@@ -204,10 +205,9 @@ def _roc(pmf: Any) -> Array:
     power = dense._infinity_mass + np.append(0.0, np.cumsum(probs[::-1]))
     with np.errstate(under="ignore"):
         level = np.append(0.0, np.cumsum((probs * np.exp(-losses))[::-1]))
-    power = np.minimum(power, 1.0)
-    power[-1] = 1.0
-    keep = (level < 1.0) & np.append(True, np.diff(level) > 0.0)
-    level, power = level[keep], power[keep]
+    # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are lifted by more.
+    keep = np.append(True, np.diff(level) > 1e-15 + 1e-12 * level[1:]) & (level < 1.0 - _LIFT_PLD)
+    level, power = level[keep], np.minimum(power[keep] + _LIFT_PLD, 1.0)
     return np.stack([np.append(level, 1.0), np.append(power, 1.0)])
 
 
