@@ -21,7 +21,7 @@ setuptools.setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=setuptools.find_packages(include=["dvrenyi_plugin", "dvrenyi_plugin.*"]),
-    package_data={"dvrenyi_plugin": ["py.typed"]},
+    package_data={"": ["*.pyi", "py.typed"]},
     install_requires=[
         "absl-py>=1.4",
         "dp-accounting>=0.4.3",

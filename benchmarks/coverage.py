@@ -8,8 +8,8 @@ In every cell the claim is the true divergence itself (0 for equal laws), where 
 all three failure probabilities. Runs are made in chunks, each cell's first chunk before any second one; a chunk is appended to the results file as
 soon as it is done and is not computed again, so that an interrupted benchmark goes on where it was.
 
-The sequential tester is counted by the e-value of the claim's own null, in the e-process and in the order of samples it uses. The tester itself
-also needs every smaller null rejected, so it can only refute less often.
+Every entry is `audit` of the tester itself, in one direction: with its own split or order of the samples, its warm-up, and every smaller null of
+the sequential tester rejected too. Only what does not depend on the failure probability (a fit, a critic) is computed once for all three.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from joblib import Parallel, delayed
 from known_pairs import KnownPair, finite, gaussian, on_grid, rounded_gaussian, student
 from scipy import stats
 
-from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess, sample_size_warm_up
 from dvrenyi_plugin.bounds.limit import closest_null, discrete_pair, gaussian_pair
-from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,
@@ -38,6 +36,8 @@ from dvrenyi_plugin.testers import (
     GdpBaselineTesterConfig,
     LikelihoodRatioTester,
     LikelihoodRatioTesterConfig,
+    SequentialRenyiPropertyTester,
+    SequentialRenyiPropertyTesterConfig,
     ThresholdAttackTester,
     ThresholdAttackTesterConfig,
 )
@@ -106,8 +106,6 @@ def refutations(tester: str, pair: KnownPair, counts: tuple[int, int], seed: int
     rng = np.random.default_rng(seed)
     q, p = pair.sample_q(rng, counts[0]), pair.sample_p(rng, counts[1])
     divergence = pair.grid.renyi(ALPHA)
-    if tester == "sequential":
-        return _sequential_refutations(q, p, divergence, seed)
     claim = PrivacyProperty(renyi_dp=RenyiDp(ALPHA, divergence))
     made: Any = _make(tester, claim, pair, seed)
     return [made.audit(q, p, beta).refuted for beta in FAILURE_PROBABILITIES]
@@ -115,6 +113,14 @@ def refutations(tester: str, pair: KnownPair, counts: tuple[int, int], seed: int
 
 def _make(tester: str, claim: PrivacyProperty, pair: KnownPair, seed: int) -> Any:
     match tester:
+        case "sequential":
+            sequential = SequentialRenyiPropertyTester(
+                SequentialRenyiPropertyTesterConfig(claim, seed=seed)
+            )
+            # What is fitted depends on the past alone, not on the failure probability.
+            fit = _FittedOnce(sequential._fitter())
+            sequential._fitter = lambda: fit
+            return sequential
         case "threshold":
             return ThresholdAttackTester(ThresholdAttackTesterConfig(claim, seed=seed))
         case "dv_eprocess" | "dv_betting":
@@ -142,6 +148,19 @@ def _make(tester: str, claim: PrivacyProperty, pair: KnownPair, seed: int) -> An
     raise ValueError(f"tester must be one of {TESTERS}, got {tester!r}")
 
 
+class _FittedOnce:
+    """A log ratio fitter that is asked about the pasts of one data set only, in one order."""
+
+    def __init__(self, fit: Any) -> None:
+        self._fit, self._known = fit, {}
+
+    def __call__(self, past_q: np.ndarray, past_p: np.ndarray) -> Any:
+        key = (len(past_q), len(past_p))
+        if key not in self._known:
+            self._known[key] = self._fit(past_q, past_p)
+        return self._known[key]
+
+
 class _TrainedOnce:
     """An estimator that is asked about one data set only."""
 
@@ -152,33 +171,6 @@ class _TrainedOnce:
         if self._estimate is None:
             self._estimate = self._estimator.estimate(samples1, samples2)
         return self._estimate
-
-
-def _sequential_refutations(
-    q: np.ndarray, p: np.ndarray, divergence: float, seed: int
-) -> list[bool]:
-    rng = np.random.default_rng(seed)
-    q, p = rng.permutation(q), rng.permutation(p)
-    fits: dict[int, Any] = {}
-
-    def fit(past_q: np.ndarray, past_p: np.ndarray) -> Any:
-        # What is fitted depends on the past alone, not on the failure probability.
-        if len(past_q) not in fits:
-            fits[len(past_q)] = fit_log_ratio(past_q, past_p)
-        return fits[len(past_q)]
-
-    refuted = []
-    for beta in FAILURE_PROBABILITIES:
-        process = GrowthOptimalEProcess(
-            ALPHA,
-            beta,
-            epsilons=np.array([max(divergence, 1e-9)]),
-            fit=fit,
-            warm_up=sample_size_warm_up(min(len(q), len(p))),
-        )
-        process.update(q, p)
-        refuted.append(process.lower_bound > 0.0)
-    return refuted
 
 
 @dataclasses.dataclass(frozen=True)

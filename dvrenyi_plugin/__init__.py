@@ -5,4 +5,8 @@ privacy properties and protocols in `dvrenyi_plugin.interfaces`. Importing this 
 the heavy libraries: torch, opacus, tensorflow and matplotlib are loaded where they are used.
 """
 
+from dvrenyi_plugin._lazy import lazy_exports
+
 __version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

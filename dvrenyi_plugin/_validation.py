@@ -148,6 +148,46 @@ def check_numbers(name: str, values: Any) -> NDArray[np.float64]:
         return np.asarray(array, dtype=np.float64)
 
 
+def check_labels(name: str, labels: Any, num_records: int, num_classes: int) -> NDArray[np.int64]:
+    """Returns class labels as a new int64 array of shape (num_records,).
+
+    Args:
+      name: argument name used in messages.
+      labels: shape (num_records,) or (num_records, 1); integers, or whole numbers in floats.
+      num_records: how many there must be.
+      num_classes: each label must lie in 0, ..., num_classes - 1.
+
+    Raises:
+      ValueError: another shape or dtype, a fraction, NaN, or a label out of range.
+    """
+    array = np.asarray(labels)
+    if array.shape not in ((num_records,), (num_records, 1)):
+        raise ValueError(
+            f"{name} must have shape ({num_records},), one for each record, got shape {array.shape}"
+        )
+    array = array.reshape(num_records)
+    if array.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be integers, got dtype {array.dtype}")
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    is_fraction = array.dtype.kind == "f" and ~(np.isfinite(array) & (array == np.floor(array)))
+    fractions = np.flatnonzero(is_fraction)
+    if fractions.size:
+        raise ValueError(
+            f"{name} must be integers, got {fractions.size} that are not whole numbers, the first"
+            f" {array[fractions[0]]} at index {fractions[0]}"
+        )
+    outside = np.flatnonzero((array < 0) | (array >= num_classes))
+    if outside.size:
+        raise ValueError(
+            f"{name} must lie in 0..{num_classes - 1}, got {outside.size} outside, the first"
+            f" {array[outside[0]]} at index {outside[0]}"
+        )
+    return array.astype(np.int64)
+
+
 def check_samples(name: str, samples: Any, *, min_samples: int = 2) -> NDArray[np.float64]:
     """Returns samples as a new float64 array of shape (n, d).
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from dvrenyi_plugin._log_moments import log_moment_excess, log_phi, renyi_from_excess
 from dvrenyi_plugin._validation import check_epsilon, check_numbers, check_order, check_real
 
 
@@ -26,16 +27,12 @@ def renyi_gaussian(
     alpha = check_order(alpha)
     mean1, mean2 = check_real("mean1", mean1), check_real("mean2", mean2)
     std1, std2 = check_real("std1", std1, above=0.0), check_real("std2", std2, above=0.0)
-    # log1p of a difference, because near order 1 the quotient below is 0 / 0.
-    ratio, shift = (
-        std1 / std2,
-        (mean1 - mean2) / std2,
-    )  # products of them overflow to inf, powers raise
-    excess = (alpha - 1.0) * (1.0 - ratio) * (1.0 + ratio)
-    if excess <= -1.0:
+    log_quotient = 2.0 * _log_quotient(std1, std2)
+    spare = 1.0 - (alpha - 1.0) * _expm1(log_quotient)
+    if spare <= 0.0:
         return math.inf
-    shape = math.log(std2) - math.log(std1) - math.log1p(excess) / (2.0 * (alpha - 1.0))
-    return max(0.0, shape + alpha * shift * shift / (2.0 * (1.0 + excess)))
+    shift = mean1 / std2 - mean2 / std2  # a difference of the means may overflow
+    return 0.5 * _scale_divergence(alpha, log_quotient) + alpha * shift * shift / (2.0 * spare)
 
 
 def renyi_gaussian_dp(alpha: float, mu: float) -> float:
@@ -49,12 +46,12 @@ def renyi_laplace(alpha: float, location1: float, location2: float, scale: float
     alpha = check_order(alpha)
     scale = check_real("scale", scale, above=0.0)
     shift = abs(check_real("location1", location1) - check_real("location2", location2)) / scale
-    near, far = alpha / (2.0 * alpha - 1.0), (alpha - 1.0) / (2.0 * alpha - 1.0)  # they sum to 1
-    if (alpha - 1.0) * shift < 1.0:
-        excess = near * math.expm1((alpha - 1.0) * shift) + far * math.expm1(-alpha * shift)
-        return max(0.0, math.log1p(excess) / (alpha - 1.0))
-    terms = [math.log(near) + (alpha - 1.0) * shift, math.log(far) - alpha * shift]
-    return max(0.0, float(logsumexp(terms)) / (alpha - 1.0))
+    # E[f^alpha] - 1 = near phi((alpha - 1) shift) + far phi(-alpha shift) with these weights, phi(y) = e^y - 1 - y.
+    near, far = alpha / (2.0 * alpha - 1.0), (alpha - 1.0) / (2.0 * alpha - 1.0)
+    arguments = np.array([(alpha - 1.0) * shift, -alpha * shift])
+    if math.isinf(arguments[0]):
+        return shift  # beyond the largest float the rest rounds away
+    return float(renyi_from_excess(alpha, np.log([near, far]) + log_phi(arguments)))
 
 
 def renyi_exponential(alpha: float, scale1: float, scale2: float) -> float:
@@ -63,13 +60,9 @@ def renyi_exponential(alpha: float, scale1: float, scale2: float) -> float:
     Infinite when alpha / scale1 + (1 - alpha) / scale2 <= 0. Source: Gil et al. (2013), table 2.
     """
     alpha = check_order(alpha)
-    rate1 = 1.0 / check_real("scale1", scale1, above=0.0)
-    rate2 = 1.0 / check_real("scale2", scale2, above=0.0)
-    mixed_rate = alpha * rate1 + (1.0 - alpha) * rate2
-    if mixed_rate <= 0.0:
-        return math.inf
-    shape = math.log1p((alpha - 1.0) * (1.0 - rate2 / rate1)) / (alpha - 1.0)
-    return max(0.0, math.log(rate1 / rate2) - shape)
+    scale1 = check_real("scale1", scale1, above=0.0)
+    scale2 = check_real("scale2", scale2, above=0.0)
+    return _scale_divergence(alpha, _log_quotient(scale1, scale2))
 
 
 def renyi_bernoulli(alpha: float, p: float, q: float) -> float:
@@ -101,12 +94,11 @@ def renyi_from_log_masses(alpha: float, log_p: ArrayLike, log_q: ArrayLike) -> f
     carried = p > -np.inf
     if np.any(q[carried] == -np.inf):
         return math.inf
-    p, q = p[carried], q[carried]
-    powers = (alpha - 1.0) * (p - q)
-    if powers.size and np.abs(powers).max() < 1.0:
-        # Near order 1 the log below is that of 1 + tiny, divided by tiny.
-        return max(0.0, math.log1p(float(np.exp(p) @ np.expm1(powers))) / (alpha - 1.0))
-    return max(0.0, float(logsumexp(p + powers)) / (alpha - 1.0))
+    unmatched, p, q = q[~carried], p[carried], q[carried]
+    with np.errstate(over="ignore"):
+        excess = log_moment_excess(alpha, p, p - q)
+    excess = np.append(excess, math.log(alpha - 1.0) + _log_total(unmatched))
+    return float(renyi_from_excess(alpha, excess))
 
 
 def kullback_leibler_from_log_masses(log_p: ArrayLike, log_q: ArrayLike) -> float:
@@ -115,8 +107,9 @@ def kullback_leibler_from_log_masses(log_p: ArrayLike, log_q: ArrayLike) -> floa
     carried = p > -np.inf
     if np.any(q[carried] == -np.inf):
         return math.inf
-    p, q = p[carried], q[carried]
-    return max(0.0, float(np.sum(np.exp(p) * (p - q))))
+    # p log(p / q) - p + q at each point: none is negative, so that nothing cancels.
+    parts = np.append(p[carried] + log_phi(q[carried] - p[carried]), _log_total(q[~carried]))
+    return float(np.exp(_log_total(parts)))
 
 
 def hockey_stick_from_log_masses(epsilon: float, log_p: ArrayLike, log_q: ArrayLike) -> float:
@@ -125,7 +118,7 @@ def hockey_stick_from_log_masses(epsilon: float, log_p: ArrayLike, log_q: ArrayL
     epsilon = check_epsilon(epsilon)
     p, q = _log_mass_pair(log_p, log_q)
     above = p > q + epsilon
-    return float(np.sum(np.exp(p[above]) - np.exp(q[above] + epsilon)))
+    return float(np.sum(np.exp(p[above]) * -np.expm1(q[above] + epsilon - p[above])))
 
 
 def renyi_pure_dp(alpha: float, epsilon: float) -> float:
@@ -141,7 +134,9 @@ def renyi_pure_dp(alpha: float, epsilon: float) -> float:
         # cosh(half + step) / cosh(half) - 1: small orders or epsilons leave nothing but rounding in the logs.
         excess = 2.0 * math.sinh(step / 2.0) ** 2 + math.sinh(step) * math.tanh(half)
         return math.log1p(excess) / (alpha - 1.0)
-    return (_log_cosh(half + step) - _log_cosh(half)) / (alpha - 1.0)
+    # log cosh y = y + log1p(e^-2y) - log 2, and the difference of the first parts is step.
+    rest = math.log1p(math.exp(-2.0 * (half + step))) - math.log1p(math.exp(-2.0 * half))
+    return epsilon + rest / (alpha - 1.0)
 
 
 def renyi_bounded_range(alpha: float, width: float) -> float:
@@ -151,8 +146,41 @@ def renyi_bounded_range(alpha: float, width: float) -> float:
     return min(width, alpha * width * width / 8.0)
 
 
-def _log_cosh(x: float) -> float:
-    return x + math.log1p(math.exp(-2.0 * x)) - math.log(2.0)
+def _scale_divergence(alpha: float, log_quotient: float) -> float:
+    """Returns D_alpha of two exponential laws, given the log of the quotient of their means: with y = e^log_quotient,
+
+    -log y - log(1 + b (1 - y)) / b = (y - 1 - log y) + (b (1 - y) - log(1 + b (1 - y))) / b,    b = alpha - 1,
+
+    two terms that are never negative. Infinite where the second logarithm's argument is not positive.
+    """
+    less = -_expm1(log_quotient)
+    if (alpha - 1.0) * less <= -1.0:
+        return math.inf
+    first = math.exp(float(log_phi(log_quotient)))
+    return first + _log1p_deficit((alpha - 1.0) * less) / (alpha - 1.0)
+
+
+def _log_quotient(x: float, y: float) -> float:
+    """Returns log(x / y) with its digits for x near y, and without overflow."""
+    if y / 2.0 < x < 2.0 * y:
+        return math.log1p((x - y) / y)
+    return math.log(x) - math.log(y)
+
+
+def _expm1(x: float) -> float:
+    return math.expm1(x) if x < 709.0 else math.inf
+
+
+def _log1p_deficit(x: float) -> float:
+    """Returns x - log(1 + x) >= 0 with its digits for small x > -1."""
+    if abs(x) >= 0.1:
+        return x - math.log1p(x)
+    return math.fsum((-x) ** k / k for k in range(2, 18))
+
+
+def _log_total(log_masses: NDArray[np.float64]) -> float:
+    with np.errstate(divide="ignore"):
+        return float(logsumexp(log_masses)) if log_masses.size else -math.inf
 
 
 def _log_mass_pair(

@@ -33,6 +33,7 @@ FILES = {
     "kl.png",
     "report.md",
     "report.json",
+    "settings.json",
 }
 
 
@@ -87,8 +88,9 @@ class TestHonestSampler:
         ):
             assert words in out
         markdown = (tmp_path / "out" / "report.md").read_text()
-        for name in FILES - {"observations.npz", "report.md", "report.json"}:
+        for name in FILES - {"observations.npz", "report.md", "report.json", "settings.json"}:
             assert f"({name})" in markdown
+        assert "whole audit" not in markdown and "drawing and testing / s" in markdown
         assert "nan" not in markdown.lower().replace("dominant", "")
 
     def test_same_seed_same_numbers(self) -> None:

@@ -106,7 +106,7 @@ def test_requests_are_checked(backend, num_workers, scheduler, message):
 @pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_missing_package_is_one_sentence_that_names_the_extra(monkeypatch, backend, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install dvrenyi_plugin\[distributed\]") as error:
+    with pytest.raises(ImportError, match=r'pip install "\.\[distributed\]"') as error:
         list(run_tasks(multiply, "s", TASKS, backend=backend))
     assert "\n" not in str(error.value)
 

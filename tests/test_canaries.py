@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dvrenyi_plugin.audits.canaries import CANARY_NAMES, least_likely_label, make_canary
-from dvrenyi_plugin.audits.datasets import LabelledDataset, split_for_audit
+from dvrenyi_plugin.audits.datasets import AuditSplit, LabelledDataset, split_for_audit
 from dvrenyi_plugin.audits.initial_weights import (
     PretrainingConfig,
     accuracy,
@@ -15,6 +15,7 @@ from dvrenyi_plugin.audits.initial_weights import (
     pretrain_weights,
     read_weights_file,
 )
+from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model
 
 
 def made_dataset(n=120, seed=0):
@@ -102,6 +103,41 @@ def test_clipbkd_is_a_direction_the_records_hardly_use_at_their_mean_norm(networ
     assert np.square(centred @ direction).sum() == pytest.approx(least, rel=1e-3)
 
 
+def test_g9_clipbkd_does_not_depend_on_the_order_of_records():
+    """Fewer records than pixels, and pixels that are black in all of them: no last component is the only one."""
+    rng = np.random.default_rng(0)
+    for num_records in (20, 200):
+        features = rng.random((num_records, 1, 6, 6), dtype=np.float32)
+        features[:, :, 0] = 0.0
+        records = LabelledDataset("made", features, rng.integers(0, 3, num_records), 3)
+        network = build_model("logistic", (1, 6, 6), 3)
+        canaries = [
+            make_canary(
+                "clipbkd", network, AuditSplit(records, records.take(order)), label=0
+            ).features
+            for order in (np.arange(num_records), *(rng.permutation(num_records) for _ in range(3)))
+        ]
+        assert len({canary.tobytes() for canary in canaries}) == 1
+        # The unused direction nearest to equal entries: along the black pixels it is constant.
+        flat = features.reshape(num_records, -1).astype(np.float64)
+        centred = flat - flat.mean(axis=0)
+        projector = np.eye(36) - np.linalg.pinv(centred) @ centred
+        expected = projector @ np.ones(36)
+        expected *= np.linalg.norm(flat, axis=1).mean() / np.linalg.norm(expected)
+        expected *= np.sign(expected[np.argmax(np.abs(expected))])
+        np.testing.assert_allclose(canaries[0].ravel(), expected, atol=1e-6)
+
+
+def test_g9_clipbkd_where_equal_entries_are_in_use():
+    """The records vary along equal entries alone, so the first coordinate's unused part is taken."""
+    features = np.linspace(0.0, 1.0, 8, dtype=np.float32)[:, np.newaxis] * np.ones(4, np.float32)
+    records = LabelledDataset("made", features, np.arange(8) % 2, 2)
+    canary = make_canary(
+        "clipbkd", build_model("logistic", (4,), 2), AuditSplit(records, records), label=0
+    )
+    np.testing.assert_allclose(canary.features / canary.features[0], [1, -1 / 3, -1 / 3, -1 / 3])
+
+
 def test_mislabelled_canary_is_a_real_record_under_a_wrong_label(network, split):
     for label in (None, 1):
         canary = make_canary("mislabelled", network, split, label=label)
@@ -172,11 +208,13 @@ def test_own_canary_from_a_file(tmp_path, network, split):
         header = file.read(128).replace(b"(1, 3, 3), }", b"(999999999999,), }")[:127] + b"\n"
         file.seek(0)
         file.write(header)
-    with pytest.raises(ValueError, match=r"own\.npy cannot be read"):
+    with pytest.raises(ValueError, match=r"own\.npy must hold 7999999999992 bytes"):
         make_canary(path, network, split)
     with open(path, "wb") as file:
         np.savez(file, own)
-    with pytest.raises(ValueError, match="single array, got an archive"):
+    with pytest.raises(
+        ValueError, match=r"own\.npy cannot be read: the magic string is not correct"
+    ):
         make_canary(path, network, split)
     with pytest.raises(FileNotFoundError):
         make_canary(str(tmp_path / "none.npy"), network, split)

@@ -27,6 +27,9 @@ def never(task): return Never()
 """
 
 
+FAILS_WHEN_BROKEN = OWN_TESTER.replace("return 0.0", "raise RuntimeError('no luck')")
+
+
 @pytest.fixture(autouse=True)
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     load_modules(BUILT_IN_MODULES)
@@ -117,6 +120,34 @@ def test_output_dir_is_required(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare_testers", "--help"]) == 0
     assert "--extra_module" in capsys.readouterr().out
+
+
+def test_f19_cells_without_a_result_are_counted_and_end_with_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(FAILS_WHEN_BROKEN)
+    flags = [
+        f"--extra_module={own}",
+        "--mechanisms=gaussian,laplace",
+        "--testers=threshold,never",
+        "--sample_sizes=50",
+        "--repeats=2",
+    ]
+    assert run(tmp_path, *flags) == 1
+    captured = capsys.readouterr()
+    sentence = "4 of 8 cells ended without a result"
+    assert sentence in captured.out
+    assert f"compare_testers: {sentence}: --retry_failed" in captured.err.splitlines()[-1]
+    assert results(tmp_path)["num_failed"] == 4
+    report = (tmp_path / "out" / "comparison.md").read_text()
+    (line,) = [x for x in report.splitlines() if x.startswith("| never | mine |")]
+    assert line == "| never | mine | D_alpha | - | - | - | 0 | - |"
+    (line,) = [x for x in report.splitlines() if x.startswith("| threshold | dvrenyi")]
+    assert line.endswith("| yes |")
+    # They are not run again without being asked for, and are still not there.
+    assert run(tmp_path, *flags) == 1
+    assert run(tmp_path, *flags, "--allow_failures") == 0
 
 
 DOCUMENTATION = Path(__file__).parents[1] / "docs" / "side_by_side.md"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits import registry
+from dvrenyi_plugin.audits import comparison_page, registry
 from dvrenyi_plugin.audits.comparison import Comparison, ComparisonConfig, run_comparison
 from dvrenyi_plugin.audits.comparison_cell import (
     BROKEN,
@@ -438,7 +438,7 @@ class TestRowStore:
         path = tmp_path / "rows.jsonl"
         with RowStore.open(str(path), HEADER, lambda key: "") as store:
             store.append(row("sequential", HONEST, [1.0], 0))
-            store.append(row("threshold", HONEST, [2.0], 0))
+            store.append(row("threshold", HONEST, [2.0], 1))
         return path
 
     def test_a_row_that_was_cut_off_is_dropped(self, path: Path) -> None:
@@ -451,7 +451,7 @@ class TestRowStore:
     def test_a_header_that_was_cut_off_is_written_anew(self, path: Path, length: int) -> None:
         path.write_bytes(path.read_bytes()[:length])
         assert stored(path) == []
-        assert json.loads(path.read_text()) == {"comparison": HEADER}
+        assert json.loads(path.read_text()) == {"comparison": {**HEADER, "layout": 2}}
 
     @pytest.mark.parametrize("garbage", [b"{", b"\x00\xff\x00", b"[1]", b"", b'{"key": {}}'])
     def test_a_damaged_line_is_named_and_kept(self, path: Path, garbage: bytes) -> None:
@@ -563,7 +563,7 @@ class TestRuns:
         assert gaussian["dies"].status == DIED
         assert "exit code 7" in gaussian["dies"].message
         assert gaussian["fails"].status == ERROR
-        assert gaussian["fails"].message == "RuntimeError: no luck <b>"
+        assert gaussian["fails"].message == "RuntimeError: no luck <b> (raised by tester)"
         assert rows["counts", "wants_delta"].status == NOT_APPLICABLE
         assert gaussian["nan_second"].num_invalid == 2
         assert gaussian["nan_second"].refuted == (False, False)
@@ -792,3 +792,36 @@ def test_page_and_texts_show_every_cell_and_load_nothing() -> None:
     assert len(lines) == 3
     assert lines[2].startswith("gaussian,gdp_baseline,100,0.5,,2,0,")
     assert np.all([len(line.split(",")) == 13 for line in lines])
+
+
+def test_messages_false_alarms_do_not_look_like_power() -> None:
+    """A tester that accuses everybody, one that is right, one that has no number, one of a single false alarm."""
+    rows = [
+        row("gdp_baseline", HONEST, [3.0] * 5, 5),
+        row("gdp_baseline", BROKEN, [3.0] * 5, 5),
+        row("sequential", HONEST, [0.5] * 5, 0),
+        row("sequential", BROKEN, [3.0] * 5, 5),
+        row("dv", HONEST, [math.nan] * 5, 0),
+        row("dv", BROKEN, [3.0] * 5, 5),
+        row("threshold", HONEST, [1.5, 0.0, 0.0, 0.0, 0.0], 1),
+        row("threshold", BROKEN, [3.0] * 5, 5),
+    ]
+    testers = ("gdp_baseline", "sequential", "dv", "threshold")
+    comparison = comparison_of(rows, testers)
+    page = to_html(comparison, "t")
+    looks = re.findall(r'<td class="(heat[^"]*)"( style="[^"]*")?>1.00', page)
+    assert [look for look, _ in looks] == ["heat alarm", "heat", "heat nan", "heat"]
+    assert looks[1][1] == looks[3][1] != ""
+    assert page.count("no guarantee</small>") == 1
+    power = to_markdown(comparison, "t").split("## Power and false alarms")[1]
+    assert "| 1.00 / 1.00 ! | 1.00 / 0.00 | 1.00 / 0.00 NaN | 1.00 / 0.20 |" in power
+
+
+def test_f5_the_page_is_written_without_its_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> str:
+        raise RuntimeError("no <ink> left")
+
+    monkeypatch.setattr(comparison_page, "_power_curves", fail)
+    page = to_html(comparison_of([row("sequential", HONEST, [0.5] * 5, 0)], ("sequential",)), "t")
+    assert "The curves could not be drawn: no &lt;ink&gt; left." in page
+    assert "Every cell" in page

@@ -33,10 +33,30 @@ def rows_only_in(first: Any, second: Any) -> int:
     return sum((counts[0] - counts[1]).values())
 
 
-def test_constant_pair_is_handed_back_itself() -> None:
-    first, second = object(), object()
-    generator = ConstantDatasetGenerator((first, second))
-    assert generator(None) == generator(3.0) == (first, second)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda data: ConstantDatasetGenerator((data, data)),
+        lambda data: CanaryDatasetGenerator(data, [([0.1, 0.2], 9)]),
+        lambda data: RemoveOneDatasetGenerator(data),
+        lambda data: ReplaceOneDatasetGenerator(data, [([0.1, 0.2], 9)]),
+    ],
+    ids=["constant", "canary", "remove one", "replace one"],
+)
+def test_e1_every_pair_is_a_copy_of_its_own(make: Any) -> None:
+    data = tuple(part.copy() for part in LABELLED)
+    generator, expected = make(data), make(data)(None)
+    for dataset in (data, *generator(None)):
+        dataset[0][:] = 7.0
+        dataset[1][:] = 7
+    for _ in range(len(data[1])):  # until the first pair comes again
+        pair = generator(None)
+        if np.array_equal(pair[1][0], expected[1][0]) and len(pair[0][1]) == len(expected[0][1]):
+            break
+    for dataset, wanted in zip(pair, expected, strict=True):
+        for part, wanted_part in zip(dataset, wanted, strict=True):
+            assert not np.array_equal(part, np.full_like(part, 7))
+            assert part.dtype == wanted_part.dtype
 
 
 class TestEnumerations:
@@ -49,7 +69,8 @@ class TestEnumerations:
 
     def test_canary_of_labelled_data_keeps_dtypes(self) -> None:
         without, with_canary = CanaryDatasetGenerator(LABELLED, [([0.1, 0.2], 9)])(None)
-        assert without is LABELLED
+        for part, whole in zip(without, LABELLED, strict=True):
+            np.testing.assert_array_equal(part, whole)
         assert with_canary[0].dtype == np.float32
         assert with_canary[1].tolist() == [0, 1, 1, 9]
 
@@ -57,7 +78,7 @@ class TestEnumerations:
         generator = RemoveOneDatasetGenerator(RECORDS)
         for index in range(3):
             without, whole = generator(None)
-            assert whole is RECORDS
+            np.testing.assert_array_equal(whole, RECORDS)
             np.testing.assert_array_equal(without, np.delete(RECORDS, index, axis=0))
         features, labels = RemoveOneDatasetGenerator(LABELLED, [2])(None)[0]
         assert features.shape == (2, 2)

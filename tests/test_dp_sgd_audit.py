@@ -24,6 +24,7 @@ from dvrenyi_plugin.audits.dp_sgd_experiment import (
 )
 from dvrenyi_plugin.audits.model_training import Observations
 from dvrenyi_plugin.audits.neighbours import add_canary
+from dvrenyi_plugin.audits.pictures import Gallery
 from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
 from dvrenyi_plugin.audits.report import Separation
 from dvrenyi_plugin.audits.report_parts import jsonable, library_versions
@@ -91,11 +92,11 @@ def test_each_direction_is_tested_once_at_half_of_the_failure_probability():
     first, second = run_both_directions(tester, observations, 0.05)
     assert [call[2] for call in tester.calls] == [0.025, 0.025]
     assert first.direction == "with over without canary"
-    assert tester.calls[0][0] is observations.with_canary
-    assert tester.calls[0][1] is observations.without
+    np.testing.assert_array_equal(tester.calls[0][0], observations.with_canary)
+    np.testing.assert_array_equal(tester.calls[0][1], observations.without)
     assert second.direction == "without over with canary"
-    assert tester.calls[1][0] is observations.without
-    assert tester.calls[1][1] is observations.with_canary
+    np.testing.assert_array_equal(tester.calls[1][0], observations.without)
+    np.testing.assert_array_equal(tester.calls[1][1], observations.with_canary)
     assert first.bound.failure_probability + second.bound.failure_probability == 0.05
 
 
@@ -155,7 +156,7 @@ def test_report_as_json_and_markdown(pair):
     assert content["noise_free_d_prime"] == -1.5 / spread
     assert spread == pytest.approx(1.0, rel=0.3)
     assert content["notes"] == ["a weak canary"]
-    markdown = result.report.to_markdown({"caption": "losses.png"})
+    markdown = result.report.to_markdown(Gallery({"caption": "losses.png"}))
     assert "![caption](losses.png)" in markdown
     assert "a\\|b" in markdown
     for line in markdown.splitlines():

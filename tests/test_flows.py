@@ -414,7 +414,7 @@ class TestBadInput:
     def test_shapes(self) -> None:
         with pytest.raises(ValueError, match=r"potential must have shape"):
             run_flow(Grid.torus(8), np.zeros(9), 1.0)
-        with pytest.raises(ValueError, match="function must return shape"):
+        with pytest.raises(ValueError, match="function must give an array of shape"):
             Grid.torus(8).evaluate(lambda points: points)
         with pytest.raises(ValueError, match="one periodic axis"):
             run_rk4(Grid.box(0, 1, 8), np.zeros(8), 1.0)

@@ -156,7 +156,7 @@ def test_bad_settings(settings, message):
     [
         (lambda s: s, r"shape \(10,\)"),
         (lambda s: np.zeros(3), r"shape \(10,\)"),
-        (lambda s: np.full(len(s), np.nan), "10 NaN"),
+        (lambda s: np.full(len(s), np.nan), "NaN, got 10 of 10"),
         (lambda s: np.full(len(s), np.inf), "inf"),
     ],
 )
@@ -233,6 +233,40 @@ def test_either_order_where_law_one_has_no_mass_has_one_sign():
     assert tester.audit(first, second, 0.05).point_estimate == (
         plain.audit(first, second, 0.05).point_estimate
     )
+
+
+def test_f11_either_order_where_law_two_has_no_mass_has_the_other_sign():
+    values = np.array([np.inf, 0.5])
+    tester = build(log_ratio=lambda s: values[s[:, 0].astype(int)], either_order=True)
+    negative = build(log_ratio=lambda s: -values[s[:, 0].astype(int)])
+    samples = np.array([0.0, 1.0, 0.0])
+    assert tester.audit(samples, samples, 0.05) is not None
+    assert tester.estimate_lower_bound(samples, samples, 0.05) == negative.estimate_lower_bound(
+        samples, samples, 0.05
+    )
+    result = tester.audit(samples, samples, 0.05)
+    assert result.details["largest_log_ratio_seen"] == -0.5
+    both = np.array([np.inf, -np.inf])
+    with pytest.raises(ValueError, match="2 infinite values of both signs"):
+        build(log_ratio=lambda s: both[s[:, 0].astype(int)], either_order=True).audit(
+            samples[:2], samples[:2], 0.05
+        )
+
+
+def test_e7_a_log_ratio_that_looks_at_other_rows_is_refused():
+    samples = np.random.default_rng(0).standard_normal(50)
+    with pytest.raises(ValueError, match="log_ratio must treat rows one by one"):
+        build(log_ratio=lambda s: s[:, 0] - s[:, 0].mean()).audit(samples, samples, 0.05)
+
+
+def test_e1_a_log_ratio_may_change_its_argument():
+    def in_place(samples):
+        samples *= 0.5
+        return samples[:, 0]
+
+    samples = np.random.default_rng(0).standard_normal(50)
+    pure = build(log_ratio=lambda s: 0.5 * s[:, 0]).audit(samples, samples, 0.05)
+    assert build(log_ratio=in_place).audit(samples, samples, 0.05).lower_bound == pure.lower_bound
 
 
 def test_either_order_must_be_a_truth_value():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess, sample_size_warm_up
@@ -325,3 +326,34 @@ def test_what_is_no_pair_is_named(pair):
     for function in (certifiable_epsilon, certifiable_fraction):
         with pytest.raises(ValueError, match="pair must be a GridPair"):
             function(pair, 2.0, 100, 0.05)
+
+
+@pytest.mark.parametrize("alpha", [8.0, 16.0, 64.0, 200.0, 1e6])
+@pytest.mark.parametrize("mu", [1.0001, 1.2, 4.0, 30.0])
+def test_e10_plans_at_large_orders_are_numbers_or_never(alpha, mu):
+    plan = plan_refutation(gaussian_pair(mu, alpha), alpha, 0.5 * alpha, 0.025, warm_up=30)
+    for power in (0.5, 0.9):
+        pairs = plan.pairs_for_power(power)
+        assert pairs is None or 30 < pairs <= 10**9
+    for count in (0, 1, 30, 10**4, 10**18):
+        assert 0.0 <= plan.probability_to_refute(count) <= 1.0
+
+
+def test_e10_reflected_part_is_that_of_the_inverse_gaussian():
+    """Far from the overflow the new form must give what the textbook's gives."""
+    plan = RefutationPlan(2.0, 1.0, 2.0, 0.05, 0.3, 0.05, known_log_ratio=True)
+    distance = plan.log_threshold + 0.583 * math.sqrt(0.3)
+    for pairs in (5, 50, 500):
+        spread, gain = math.sqrt(0.3 * pairs), 0.05 * pairs
+        expected = stats.norm.cdf((gain - distance) / spread) + math.exp(
+            2.0 * 0.05 * distance / 0.3
+        ) * stats.norm.cdf(-(gain + distance) / spread)
+        assert plan.probability_to_refute(pairs) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.25, 2.0, 4.0])
+def test_e10_the_rate_grows_with_the_distance_of_the_laws_and_levels_off(alpha):
+    """At mu = 50 the ratio q/p is beyond e^600 on both sides: the plan said "never"."""
+    rates = [closest_null(gaussian_pair(mu, alpha), alpha, 0.5).rate for mu in (4, 20, 50, 200)]
+    assert rates[1] > rates[0]
+    assert rates[1:] == pytest.approx([rates[1]] * 3, rel=1e-6)

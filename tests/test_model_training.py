@@ -1,7 +1,6 @@
 """Training numbered models on both worlds: order, grouping, workers, and trainers that misbehave."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -114,7 +113,8 @@ def test_settings_are_checked(settings):
         (np.zeros(10), r"shape \(10, k\), got shape \(10,\)"),
         (np.zeros((9, 1)), r"got shape \(9, 1\)"),
         (np.zeros((10, 0)), r"got shape \(10, 0\)"),
-        (np.array([[math.nan]] * 3 + [[0.0]] * 7), "in 3 of 10 models"),
+        (np.array([[0.0]] * 10), "must be independent, got 10 of 10"),
+        (None, "got None"),
     ],
 )
 def test_a_trainer_that_returns_something_else_is_noticed(pair, result, message):

@@ -427,7 +427,9 @@ def test_padding_that_opacus_takes_for_zeros_is_refused() -> None:
         )
 
     changes = {"model": build, "initial_weights": weights_of(build())}
-    with pytest.raises(ValueError, match=r"must pad with zeros.*'1' is Conv2d"):
+    with pytest.raises(
+        ValueError, match=r"'1' is Conv2d.*come out wrong; use EnsembleDpSgdMechanism"
+    ):
         mechanism("hooks", **changes)
     assert mechanism("ensemble", **changes).train_models(dataset(3), 0, [0]).shape == (1, 72)
 

@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from dvrenyi_plugin.flows import kernel_density, particles
+from dvrenyi_plugin.flows.birth_death import birth_death_rates, birth_death_step, resolve_events
 from dvrenyi_plugin.flows.kernel_density import KernelDensity, default_bandwidth, log_mean_exp
+from dvrenyi_plugin.flows.langevin_moves import central_difference_gradient, langevin_step
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
 from dvrenyi_plugin.flows.particles import (
     ParticleDynamics,
-    birth_death_rates,
-    birth_death_step,
-    central_difference_gradient,
     children_of,
-    langevin_step,
-    resolve_events,
     simulate_particles,
     uniform_start,
 )
@@ -631,11 +628,11 @@ def test_bad_dynamics_are_refused(changes, message):
         ({"start": np.full((2, 5, 1), 4.0)}, "start"),
         ({"start": np.full((2, 5, 1), math.nan)}, "start"),
         ({"start": lambda generator, count: np.zeros((count, 2))}, "start"),
-        ({"potential": lambda x: x}, "potential must return shape"),
-        ({"potential": lambda x: np.full(len(x), math.nan)}, "potential must be finite"),
-        ({"potential": lambda x: np.full(len(x), math.inf)}, "potential must be finite"),
-        ({"gradient": lambda x: x[:, 0]}, "gradient must return shape"),
-        ({"gradient": lambda x: x * math.nan}, "gradient must be finite"),
+        ({"potential": lambda x: x}, "potential must give an array of shape"),
+        ({"potential": lambda x: np.full(len(x), math.nan)}, "potential must give finite numbers"),
+        ({"potential": lambda x: np.full(len(x), math.inf)}, "potential must give finite numbers"),
+        ({"gradient": lambda x: x[:, 0]}, "gradient must give an array of shape"),
+        ({"gradient": lambda x: x * math.nan}, "gradient must give finite numbers"),
         ({"gradient": lambda x: np.full_like(x, 1e4)}, "too long for this potential"),
     ],
 )

@@ -5,10 +5,16 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
 from dvrenyi_plugin.binaries import plan_audit as program
+from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
+from dvrenyi_plugin.testers import (
+    SequentialRenyiPropertyTester,
+    SequentialRenyiPropertyTesterConfig,
+)
 
 
 def plan(*flags):
@@ -18,10 +24,10 @@ def plan(*flags):
 def test_a_plan_is_printed_and_written(tmp_path, capsys):
     folder = tmp_path / "plans" / "first"
     status = plan(
-        "--mu=1", "--noise_scale=0.5", "--alpha=1.25,2", "--power=0.8", f"--output_dir={folder}"
+        "--mu=1", "--noise_scale=0.5", "--alphas=1.25,2", "--power=0.8", f"--output_dir={folder}"
     )
     assert status == 0
-    assert sorted(os.listdir(folder)) == ["plan.json", "plan.md"]
+    assert sorted(os.listdir(folder)) == ["plan.json", "plan.md", "settings.json"]
     printed = capsys.readouterr().out
     assert printed == (folder / "plan.md").read_text()
     assert "if the true mu is 2" in printed
@@ -38,11 +44,61 @@ def test_a_plan_is_printed_and_written(tmp_path, capsys):
 
 
 def test_a_kept_claim_is_never_refuted(capsys):
-    assert plan("--mu=1", "--true_mu=1", "--alpha=2") == 0
+    assert plan("--mu=1", "--true_mu=1", "--alphas=2") == 0
     refuting = capsys.readouterr().out.split("## Models a world to certify")[0]
     row = next(line for line in refuting.splitlines() if line.startswith("| 2 "))
     assert row.count("never") == 3
     assert row.count("0%") == 4
+
+
+def test_e10_an_audit_in_batches_with_the_planned_models_refutes(capsys):
+    """Binomial(60, 0.9) falls below 46 with probability under 1e-3; without the warm-up it was 0 of 60."""
+    config = AuditPlanConfig(mu=1.0, true_mu=4.0, alphas=(2.0,), sequential=True)
+    models = config.models_for_power(plan_audit(config).refute[0], 0.9)
+    assert models % config.batch_models == 0
+    assert models <= 60
+    tester = SequentialRenyiPropertyTester(
+        SequentialRenyiPropertyTesterConfig(PrivacyProperty(renyi_dp=RenyiDp(2.0, 1.0)))
+    )
+    refuted = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        samples = rng.normal(4.0, 1.0, models), rng.normal(0.0, 1.0, models)
+        for first, second in (samples, samples[::-1]):
+            process = tester.start(0.025)
+            process.update(first, second)
+            if process.lower_bound > 1.0:
+                refuted += 1
+                break
+    assert refuted >= 46
+
+
+def test_e10_no_plan_of_batches_ends_before_the_first_bet():
+    config = AuditPlanConfig(mu=1.0, true_mu=50.0, sequential=True, batch_models=2)
+    for entry in plan_audit(config).refute:
+        assert entry.probability_to_refute(30) == 0.0
+        assert config.models_for_power(entry, 0.5) > 30
+
+
+def test_e10_the_answer_says_for_which_audit_it_is(capsys):
+    assert plan("--alphas=2", "--true_mu=4") == 0
+    fixed = capsys.readouterr().out
+    assert plan("--alphas=2", "--true_mu=4", "--sequential", "--batch_models=10") == 0
+    batches = capsys.readouterr().out
+    assert "fixed number of models" in fixed
+    assert "--sequential --batch_models=10" in batches
+    assert "first 30 models a world are not bet on" in batches
+
+
+def test_e10_a_large_order_is_one_row_that_says_never(capsys):
+    assert plan("--alphas=2,64", "--true_mu=4") == 0
+    refuting = capsys.readouterr().out.split("## Models a world to certify")[0]
+    small, large = (
+        next(line for line in refuting.splitlines() if line.startswith(f"| {alpha} "))
+        for alpha in (2, 64)
+    )
+    assert "never" not in small
+    assert large.count("never") == 3
 
 
 def test_more_leakage_and_less_certainty_need_fewer_models():
@@ -71,9 +127,9 @@ def test_more_leakage_and_less_certainty_need_fewer_models():
         (("--true_mu=-1",), "true_mu"),
         (("--noise_scale=0",), "noise_scale"),
         (("--true_mu=2", "--noise_scale=0.5"), "noise_scale"),
-        (("--alpha=1",), "alpha"),
-        (("--alpha=two",), "alpha"),
-        (("--alpha=",), "alpha"),
+        (("--alphas=1",), "alphas"),
+        (("--alphas=two",), "alphas"),
+        (("--alphas=",), "alphas"),
         (("--failure_probability=1",), "failure_probability"),
         (("--fraction=1",), "fraction"),
         (("--power=1",), "power"),
@@ -96,7 +152,7 @@ def test_what_cannot_be_planned_is_one_line_on_standard_error(flags, named, caps
 def test_planning_needs_no_torch():
     code = (
         "import sys; from dvrenyi_plugin.binaries.plan_audit import main;"
-        "status = main(['plan_audit', '--alpha=2']);"
+        "status = main(['plan_audit', '--alphas=2']);"
         "sys.exit(status or ('torch' in sys.modules) or ('matplotlib' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

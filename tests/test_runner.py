@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from dvrenyi_plugin._user_code import notes_of
 from dvrenyi_plugin.audits.dataset_generators import (
     BoundedArrays,
     ConstantDatasetGenerator,
@@ -258,14 +259,47 @@ class TestUntidyParts:
         run(ScriptedTester([0.0] * 6), seeded_bits)
         run(ScriptedTester([0.0] * 6), lambda dataset, count: np.zeros((count, 2)))
 
-    def test_mechanism_that_changes_its_dataset_is_refused(self) -> None:
-        def sorts(dataset: Any, count: int) -> Any:
-            dataset.sort()
-            return np.zeros((count, 1))
+    def test_e1_what_the_parts_do_to_their_arguments_reaches_no_other_part(self) -> None:
+        class Spoiling:
+            """A generator with one array, a mechanism, a tester and a post-processing that change what they get."""
 
-        pair = ConstantDatasetGenerator((np.array([2.0, 1.0]), np.array([2.0, 1.0, 0.0])))
-        with pytest.raises(ValueError, match="leave its dataset as it is"):
-            run(ScriptedTester([0.0] * 6), sorts, pair)
+            def __init__(self) -> None:
+                self.data = np.array([2.0, 1.0, 0.0])
+                self.seen: list[Any] = []
+
+            def generate(self, divergence: float | None) -> Any:
+                self.data += 1.0
+                return self.data[:2], self.data
+
+            def mechanism(self, dataset: Any, count: int) -> Any:
+                self.seen.append(dataset.copy())
+                dataset -= 100.0
+                return np.arange(count, dtype=float) + self.seen[-1].sum() + len(self.seen)
+
+            def post_process(self, samples: Any) -> Any:
+                samples += 1.0
+                return samples
+
+        parts = Spoiling()
+        tester = SumTester([])
+        result = run(tester, parts.mechanism, parts.generate, post_processing=parts.post_process)
+        for trial, (without, with_one) in enumerate(zip(*[iter(parts.seen)] * 2, strict=True)):
+            np.testing.assert_array_equal(with_one, np.array([3.0, 2.0, 1.0]) + trial)
+            np.testing.assert_array_equal(without, with_one[:2])
+            np.testing.assert_array_equal(result.trials[trial].datasets[1], with_one)
+
+    def test_an_error_says_whose_it_is(self) -> None:
+        def fails(*_: Any) -> Any:
+            raise KeyError("weights")
+
+        for part, name in (
+            ({"mechanism": fails}, "mechanism"),
+            ({"generator": fails}, "dataset_generator"),
+            ({"post_processing": fails}, "post_processing"),
+        ):
+            with pytest.raises(KeyError) as caught:
+                run(ScriptedTester([0.0] * 6), **part)
+            assert notes_of(caught.value) == f" (raised by {name})"
 
     def test_samples_that_are_nan_are_refused_unless_post_processing_maps_them(self) -> None:
         def diverges(dataset: Any, count: int) -> Any:

@@ -228,7 +228,7 @@ def test_a_violation_of_the_size_looked_for_is_refuted_and_not_given_up():
 def test_too_few_models_for_a_first_bet_are_noted():
     report = audit(GaussianTrainer(mu=3.0), num_models=24).report
     assert report.lower_bound == 0.0
-    assert any("before the first bet" in note for note in report.notes)
+    assert any("24 models a world are too few" in note for note in report.notes)
     assert not audit(GaussianTrainer(mu=0.5), num_models=60).report.notes
 
 

@@ -420,7 +420,7 @@ class TestBadInput:
             shk()([0.0], 0)
         with pytest.raises(ValueError, match="loss must be a loss"):
             shk(loss=lambda p, d: p[:, 0])  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"function must return shape \(256,\)"):
+        with pytest.raises(ValueError, match=r"function must give an array of shape \(256,\)"):
             shk(CallableLoss(function=lambda p, d: p, bounds=(-4, 4), sensitivity=0))([0.0], 1)
         with pytest.raises(ValueError, match="start must be finite"):
             shk(start=lambda p: np.full(len(p), -np.inf))

@@ -14,6 +14,7 @@ from dvrenyi_plugin._validation import (
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.report_text import table
+from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.limit import gaussian_pair
 from dvrenyi_plugin.divergences import renyi_gaussian_dp
 
@@ -31,6 +32,9 @@ class AuditPlanConfig:
       fraction: part of a kept claim's epsilon to certify, in (0, 1).
       powers: wanted probabilities of success, each in (0, 1).
       num_models: models a world at which the probability to refute is shown, each >= 1.
+      sequential: whether the audit trains in batches and stops once it refutes, as with --sequential; if not, it trains
+        a number of models that is fixed beforehand.
+      batch_models: models a world between two looks of a sequential audit, >= 2.
     """
 
     mu: float
@@ -41,6 +45,8 @@ class AuditPlanConfig:
     fraction: float = 0.5
     powers: tuple[float, ...] = (0.5, 0.9)
     num_models: tuple[int, ...] = (100, 250, 500, 1000)
+    sequential: bool = False
+    batch_models: int = 20
 
     def __post_init__(self) -> None:
         check_real("mu", self.mu, above=0.0, at_most=1e100)
@@ -57,6 +63,29 @@ class AuditPlanConfig:
             check_real("powers", power, above=0.0, below=1.0)
         for count in self.num_models:
             check_int("num_models", count, at_least=1)
+        check_int("batch_models", self.batch_models, at_least=2)
+
+    @property
+    def warm_up(self) -> int | None:
+        """Models a world before the audit's first bet; None where the number of models decides it."""
+        return STREAM_WARM_UP if self.sequential else None
+
+    def describe_audit(self) -> str:
+        """Returns in a few words for which audit the plan is."""
+        if not self.sequential:
+            return "an audit of a fixed number of models (`--tester=sequential` without `--sequential`)"
+        return (
+            f"an audit in batches of {self.batch_models} models a world (`--sequential"
+            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models a world are not bet on"
+        )
+
+    def models_for_power(self, plan: RefutationPlan, power: float) -> int | None:
+        """Returns the models a world with which the audit succeeds with probability `power`: whole batches of a
+        sequential audit, which looks at the end of each."""
+        pairs = plan.pairs_for_power(power)
+        if pairs is None or not self.sequential:
+            return pairs
+        return -(-pairs // self.batch_models) * self.batch_models
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +119,8 @@ class AuditPlan:
                 f"# Plan: claim mu = {config.mu:g}, failure probability {config.failure_probability:g}"
                 f" over {config.num_statements} bounds ({share:g} each)",
                 "",
+                f"This is the plan of {config.describe_audit()}.",
+                "",
                 f"## Models a world to refute the claim, if the true mu is {config.true_mu:g}",
                 "",
                 self._table(self.refute),
@@ -100,7 +131,8 @@ class AuditPlan:
                 "",
                 "These are predictions for Gaussian observations, not statements about a mechanism. `limit`: the mean log"
                 " e-value reaches the threshold if the log ratio is known; no method does better. The other columns allow for"
-                " learning it from the same models.",
+                " learning it from the same models and for the warm-up, and count on one direction alone. `never`: more than"
+                " 10^9 models, or no number at all.",
                 "",
             ]
         )
@@ -110,7 +142,7 @@ class AuditPlan:
         growth = plan.growth_pairs
         values["growth_pairs"] = growth if math.isfinite(growth) else None
         values["models_for_power"] = {
-            f"{power:g}": plan.pairs_for_power(power) for power in self.config.powers
+            f"{power:g}": self.config.models_for_power(plan, power) for power in self.config.powers
         }
         values["probability_by_models"] = {
             str(count): plan.probability_to_refute(count) for count in self.config.num_models
@@ -133,7 +165,7 @@ class AuditPlan:
                 f"{plan.epsilon:.4g}",
                 f"{plan.divergence:.4g}",
                 _count(plan.growth_pairs),
-                *(_count(plan.pairs_for_power(power)) for power in config.powers),
+                *(_count(config.models_for_power(plan, power)) for power in config.powers),
                 *(f"{plan.probability_to_refute(count):.0%}" for count in config.num_models),
             )
             for plan in plans
@@ -144,15 +176,16 @@ class AuditPlan:
 def plan_audit(config: AuditPlanConfig) -> AuditPlan:
     """Returns the plan of an audit of mu-Gaussian DP by one number a model."""
     share = config.failure_probability / config.num_statements
-    refute, certify = [], []
+    refute: list[RefutationPlan] = []
+    certify: list[RefutationPlan] = []
     for alpha in config.alphas:
         epsilon = renyi_gaussian_dp(alpha, config.mu)
-        refute.append(plan_refutation(gaussian_pair(config.true_mu, alpha), alpha, epsilon, share))
-        certify.append(
-            plan_refutation(
-                gaussian_pair(config.mu, alpha), alpha, config.fraction * epsilon, share
-            )
-        )
+        for plans, mu, null in (
+            (refute, config.true_mu, epsilon),
+            (certify, config.mu, config.fraction * epsilon),
+        ):
+            pair = gaussian_pair(mu, alpha)
+            plans.append(plan_refutation(pair, alpha, null, share, warm_up=config.warm_up))
     return AuditPlan(config, tuple(refute), tuple(certify))
 
 

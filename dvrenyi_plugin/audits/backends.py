@@ -9,14 +9,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.util
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from dvrenyi_plugin._extras import missing_extra
 from dvrenyi_plugin._validation import check_choice, check_int
+from dvrenyi_plugin.audits.parent_watch import end_with_parent
 
 BACKENDS = ("loky", "threading", "serial", "dask", "ray")
 # backend -> the module that it needs
@@ -24,6 +28,7 @@ _CLUSTERS = {"dask": "distributed", "ray": "ray"}
 
 # How often workers may die over one task, or one after another on this machine, before we stop.
 _MAX_DEATHS = 3
+_SECONDS_TO_CLOSE_A_LOST_CLIENT = 1.0
 
 Function = Callable[..., Any]
 Results = Generator[tuple[int, Any], None, None]
@@ -44,8 +49,9 @@ def check_backend(backend: str, num_workers: int, scheduler: str | None) -> None
     if scheduler is not None and backend not in _CLUSTERS:
         raise ValueError(f"scheduler must be given with backend dask or ray only, got {backend!r}")
     if backend in _CLUSTERS and importlib.util.find_spec(_CLUSTERS[backend]) is None:
-        raise ImportError(
-            f"backend {backend!r} needs an optional package: pip install dvrenyi_plugin[distributed]"
+        package = _CLUSTERS[backend]
+        raise missing_extra(
+            f"backend {backend!r}", f"the package {package}", "distributed", "it is not installed"
         )
 
 
@@ -95,6 +101,9 @@ def _run_on_joblib(
 
     # Only processes can be told how many threads their libraries may use; threads share this process's number.
     limits = {"inner_max_num_threads": 1} if backend == "loky" else {}
+    watch: dict[str, Any] = (
+        {"initializer": end_with_parent, "initargs": (os.getpid(),)} if backend == "loky" else {}
+    )
     threads = _one_torch_thread() if backend == "threading" else contextlib.nullcontext()
     left = dict(enumerate(tasks))
     deaths = 0
@@ -104,7 +113,7 @@ def _run_on_joblib(
         while left:
             with parallel_config(backend=backend, **limits):
                 parallel = Parallel(
-                    n_jobs=num_workers, return_as="generator_unordered", batch_size=1
+                    n_jobs=num_workers, return_as="generator_unordered", batch_size=1, **watch
                 )
                 results = parallel(
                     delayed(_numbered)(i, function, shared, task) for i, task in list(left.items())
@@ -154,10 +163,17 @@ def _run_on_dask(
                 result = future.result()
             except distributed.KilledWorker as error:
                 raise _died("of the Dask cluster") from error
+            except CancelledError as error:
+                # Nobody else cancels: this is what a client makes of its tasks when it has lost its scheduler.
+                where = scheduler or "on this machine"
+                raise OSError(f"scheduler {where} was lost while tasks were running") from error
             yield futures.pop(future), result
             future.release()
     finally:
-        client.cancel([everywhere, *futures], force=True)
+        if client.status == "running":
+            client.cancel([everywhere, *futures], force=True)
+        else:
+            _close_dask_client(_dask_clients.pop((scheduler, num_workers)))
 
 
 def _dask_client(scheduler: str | None, num_workers: int) -> Any:
@@ -185,9 +201,23 @@ def _new_dask_client(scheduler: str | None, num_workers: int) -> Any:
 
 def _close_dask_client(client: Any) -> None:
     cluster = client.cluster
-    client.close()
+    if client.status == "running":
+        client.close()
+    else:
+        # It has lost its scheduler: it would wait for it, and log a traceback when it is told not to.
+        logger = logging.getLogger("distributed.client")
+        logger.addFilter(_nothing)
+        try:
+            with contextlib.suppress(TimeoutError):
+                client.close(timeout=_SECONDS_TO_CLOSE_A_LOST_CLIENT)
+        finally:
+            logger.removeFilter(_nothing)
     if cluster is not None:
         cluster.close()
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
 
 
 def _run_on_ray(

@@ -8,6 +8,7 @@ range of the noise, so that the observation keeps what the weights carry.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +22,8 @@ from dvrenyi_plugin.audits.datasets import AuditSplit, read_only_view
 
 CANARY_NAMES = ("blank", "clipbkd", "mislabelled", "random")
 _FILE_SUFFIX = ".npy"
+# Of a unit vector's projection: far above rounding, far below the longest one, which is at least 1 / sqrt(size).
+_SHORTEST = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,8 @@ def make_canary(
 
     Args:
       name: "blank": all zeros (Nasr et al. 2023). "clipbkd": the audited records' last principal component
-        scaled to their mean norm (Jagielski, Ullman and Oprea 2020). "mislabelled": the record of the
+        scaled to their mean norm (Jagielski, Ullman and Oprea 2020); where it is not unique, as with fewer records than
+        coordinates, the one of `_least_used_direction`. It does not depend on the records' order. "mislabelled": the record of the
         part that is not audited which surprises the initial model most under the canary's label. "random":
         the one of 256 images of uniform noise whose gradient is the least aligned with the sum of the
         audited records' gradients, so that their pull disturbs it least. Or the path of an `.npy` file that
@@ -66,13 +70,12 @@ def make_canary(
     Raises:
       ValueError: unknown name, a label that is no class, or a file without one record's numbers.
       OSError: the file cannot be read.
-      ImportError: clipbkd without scikit-learn; the message names the extra.
     """
     check_canary_name(name)
     if label is not None:
         check_int("canary_label", label, at_least=0, at_most=split.audited.num_classes - 1)
     rng = np.random.default_rng(check_seed(seed))
-    is_file = name.endswith(_FILE_SUFFIX)
+    is_file = _is_file(name)
     candidates = _own_record(name, split) if is_file else _CANDIDATES[name](split, rng)
     labels = (
         _least_likely(network, candidates) if label is None else np.full(len(candidates), label)
@@ -86,9 +89,13 @@ def make_canary(
 
 def check_canary_name(name: str) -> str:
     """Returns a name of `CANARY_NAMES` or the path of an `.npy` file; raises ValueError for anything else."""
-    if isinstance(name, str) and name.endswith(_FILE_SUFFIX):
+    if isinstance(name, str) and _is_file(name):
         return name
     return check_choice("canary", name, (*CANARY_NAMES, f"PATH{_FILE_SUFFIX}"))
+
+
+def _is_file(name: str) -> bool:
+    return name.lower().endswith(_FILE_SUFFIX)
 
 
 def least_likely_label(network: nn.Module, features: NDArray[np.float32]) -> int:
@@ -108,19 +115,41 @@ def _blank(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 def _last_principal_component(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:
-    try:
-        from sklearn.decomposition import PCA
-    except ImportError as error:
-        raise ImportError(
-            f"canary clipbkd needs scikit-learn: pip install dvrenyi_plugin[vision] ({error})"
-        ) from error
     flat = split.audited.features.reshape(len(split.audited), -1).astype(np.float64)
     if len(flat) < 2:
         raise ValueError(f"num_records must be an integer >= 2 for clipbkd, got {len(flat)}")
-    component = PCA(svd_solver="full").fit(flat).components_[-1]
-    scaled = component * (np.linalg.norm(flat, axis=1).mean() / np.linalg.norm(component))
+    # In an order of their own, so that no rounding depends on the order in which the records came.
+    flat = flat[sorted(range(len(flat)), key=lambda index: flat[index].tobytes())]
+    direction = _least_used_direction(flat)
+    scaled = direction * np.linalg.norm(flat, axis=1).mean()
     result: NDArray[np.float32] = scaled.astype(np.float32)
     return result.reshape(1, *split.audited.record_shape)
+
+
+def _least_used_direction(records: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns a unit vector along which records of shape (n, d) vary least, shape (d,).
+
+    Fewer records than coordinates, or coordinates that are the same in all records, leave many such directions, and what
+    a principal component analysis calls the last one is then an accident. Of all of them the one nearest to the vector of
+    equal entries is taken, its sign such that the entry of largest size is positive.
+    """
+    size = records.shape[1]
+    # The triangle has the records' singular values, and is small however many records there are.
+    triangle = np.linalg.qr(records - records.mean(axis=0), mode="r")
+    _, values, components = np.linalg.svd(triangle)
+    spread = np.zeros(size)
+    spread[: len(values)] = values
+    tolerance = spread[0] * max(records.shape) * np.finfo(np.float64).eps
+    least = components[spread <= spread.min() + tolerance]
+    # Where equal entries are orthogonal to all of them, the first coordinate that is not takes their place.
+    wanted = itertools.chain(
+        [np.full(size, size**-0.5)], (np.eye(1, size, k)[0] for k in range(size))
+    )
+    projections = ((vector @ least.T) @ least for vector in wanted)
+    direction = next(vector for vector in projections if np.linalg.norm(vector) > _SHORTEST)
+    sign = np.sign(direction[np.argmax(np.abs(direction))])
+    unit: NDArray[np.float64] = sign * direction / np.linalg.norm(direction)
+    return unit
 
 
 def _outside_records(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from dvrenyi_plugin import __version__
+from dvrenyi_plugin._files import refuse_link
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -33,6 +34,7 @@ from dvrenyi_plugin.audits.comparison_cell import (
     CellTask,
     PoolTask,
     one_line,
+    read_pool,
     run_task,
 )
 from dvrenyi_plugin.audits.comparison_rows import RowStore, with_source
@@ -155,6 +157,11 @@ class Comparison:
     num_missing: int
     versions: Mapping[str, str]
 
+    @property
+    def num_failed(self) -> int:
+        """Cells that ended without a result, though their tester can test their claim."""
+        return sum(row.status not in (OK, NOT_APPLICABLE) for row in self.rows)
+
 
 def run_comparison(
     config: ComparisonConfig, on_progress: Callable[[int, int, CellResult], None] | None = None
@@ -170,7 +177,7 @@ def run_comparison(
 
     Raises:
       ValueError: an unknown name, a module that cannot be loaded, an output folder in use by another process, or
-        one whose rows are damaged or of a comparison with another seed, failure probability or version.
+        one whose rows or pools are damaged or of a comparison with another seed, failure probability or version.
       OSError: the folder cannot be written.
     """
     started = time.monotonic()
@@ -181,6 +188,8 @@ def run_comparison(
     if os.path.lexists(config.output_dir) and not os.path.isdir(config.output_dir):
         raise ValueError(f"output_dir must be a folder, got the file {config.output_dir!r}")
     os.makedirs(config.output_dir, exist_ok=True)
+    for name in (_POOLS, _LOG):
+        refuse_link("output_dir", os.path.join(config.output_dir, name))
     keys = [key for key, _ in plan]
 
     def may_start() -> bool:
@@ -254,7 +263,12 @@ def _run(
                 _pool_path(config, key, size),
             )
             pools[pool.path] = pool
-    undrawn = [pool for path, pool in pools.items() if not os.path.exists(path)]
+    undrawn = []
+    for drawn, pool in pools.items():
+        if os.path.exists(drawn):
+            read_pool(drawn)
+        else:
+            undrawn.append(pool)
     failed: dict[str, Outcome] = {}
     for outcome in _in_processes(config, undrawn, may_start):
         if outcome.status != FINISHED:

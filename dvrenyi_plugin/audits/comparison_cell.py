@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._sealed_arrays import read_arrays, write_arrays
+from dvrenyi_plugin._user_code import call_user_code, notes_of, user_array
 from dvrenyi_plugin._validation import check_failure_probability, check_samples
 from dvrenyi_plugin.audits.registry import (
     RENYI,
@@ -27,7 +29,7 @@ from dvrenyi_plugin.audits.registry import (
     make_tester_task,
 )
 from dvrenyi_plugin.audits.runner_checks import FreshSamples, as_number, check_verdict
-from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
+from dvrenyi_plugin.interfaces import ApproximateDp, PropertyTester, RenyiDp
 
 HONEST, BROKEN = "honest", "broken"
 OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE = "ok", "error", "timeout", "died", "not applicable"
@@ -95,6 +97,19 @@ class CellResult:
         """Share of repeats that refuted the claim; None without repeats."""
         return sum(self.refuted) / len(self.refuted) if self.refuted else None
 
+    def _check_parts(self) -> None:
+        """Raises ValueError unless there are as many verdicts and times as pairs of bounds, as the status says."""
+        if self.status not in (OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE):
+            raise ValueError(f"status {self.status!r} is unknown")
+        audits = self.key.repeats if self.status == OK else 0
+        if not audits == len(self.bounds) == len(self.refuted) == len(self.seconds):
+            raise ValueError(
+                f"{audits} audits have {len(self.bounds)} pairs of bounds, {len(self.refuted)}"
+                f" verdicts and {len(self.seconds)} times"
+            )
+        if any(not isinstance(verdict, bool) for verdict in self.refuted):
+            raise ValueError(f"verdicts must be true or false, got {self.refuted}")
+
     def to_json(self) -> str:
         """Returns one line of JSON; what is not finite is text."""
         content = dataclasses.asdict(self)
@@ -115,9 +130,11 @@ class CellResult:
             content["key"] = CellKey(**content["key"])
             content["bounds"] = tuple((float(a), float(b)) for a, b in content["bounds"])
             content["truth"] = None if content["truth"] is None else float(content["truth"])
-            content["refuted"] = tuple(bool(value) for value in content["refuted"])
+            content["refuted"] = tuple(content["refuted"])
             content["seconds"] = tuple(float(value) for value in content["seconds"])
-            return cls(**content)
+            result = cls(**content)
+            result._check_parts()
+            return result
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(
                 f"a row must hold a cell's result, got {line[:80]!r}: {error}"
@@ -186,12 +203,24 @@ def draw_pool(task: PoolTask) -> None:
         "true_divergence": _float_or_none(subject.true_divergence),
         "true_delta": _float_or_none(subject.true_delta),
     }
-    os.makedirs(os.path.dirname(task.path), exist_ok=True)
-    temporary = f"{task.path}.{os.getpid()}.npz"
-    np.savez_compressed(
-        temporary, samples1=samples[0], samples2=samples[1], claims=np.array(json.dumps(claims))
-    )
-    os.replace(temporary, task.path)
+    arrays = {
+        "samples1": samples[0],
+        "samples2": samples[1],
+        "claims": np.array(json.dumps(claims)),
+    }
+    write_arrays(task.path, arrays, os.path.basename(task.path))
+
+
+def read_pool(path: str) -> dict[str, NDArray[Any]]:
+    """Returns what `draw_pool` wrote: samples1, samples2 and claims, which is JSON.
+
+    Raises:
+      ValueError: the file is damaged, or another pool's.
+    """
+    try:
+        return read_arrays(path, os.path.basename(path))
+    except ValueError as error:
+        raise ValueError(f"{error}: delete it, and the samples are drawn again") from None
 
 
 def run_cell(task: CellTask) -> CellResult:
@@ -203,7 +232,7 @@ def run_cell(task: CellTask) -> CellResult:
     except NotApplicableError as error:
         return CellResult(key, NOT_APPLICABLE, one_line(str(error)))
     except (Exception, SystemExit) as error:
-        return CellResult(key, ERROR, one_line(f"{type(error).__name__}: {error}"))
+        return CellResult(key, ERROR, one_line(f"{type(error).__name__}: {error}{notes_of(error)}"))
 
 
 def _run_cell(task: CellTask) -> CellResult:
@@ -228,11 +257,13 @@ def _run_cell(task: CellTask) -> CellResult:
         tester = registered.build(problem)
         start = time.perf_counter()
         pair = (
-            as_number(tester.estimate_lower_bound(samples1.copy(), samples2.copy(), half)),
-            as_number(tester.estimate_lower_bound(samples2.copy(), samples1.copy(), half)),
+            _estimate(tester, samples1, samples2, half),
+            _estimate(tester, samples2, samples1, half),
         )
         verdicts = [
-            check_verdict(tester.reject_property(bound)) for bound in pair if not math.isnan(bound)
+            check_verdict(call_user_code("tester", tester.reject_property, bound))
+            for bound in pair
+            if not math.isnan(bound)
         ]
         refuted.append(any(verdicts))
         seconds.append(time.perf_counter() - start)
@@ -245,6 +276,14 @@ def _run_cell(task: CellTask) -> CellResult:
         bounds=tuple(bounds),
         refuted=tuple(refuted),
         seconds=tuple(seconds),
+    )
+
+
+def _estimate(
+    tester: PropertyTester, first: Array, second: Array, failure_probability: float
+) -> float:
+    return as_number(
+        call_user_code("tester", tester.estimate_lower_bound, first, second, failure_probability)
     )
 
 
@@ -281,9 +320,9 @@ class _Pool:
     def __init__(self, task: CellTask) -> None:
         assert task.pool_path is not None
         self._key = task.key
-        with np.load(task.pool_path, allow_pickle=False) as arrays:
-            self._samples = arrays["samples1"], arrays["samples2"]
-            claims = json.loads(str(arrays["claims"]))
+        arrays = read_pool(task.pool_path)
+        self._samples = arrays["samples1"], arrays["samples2"]
+        claims = json.loads(str(arrays["claims"]))
         approximate = claims["approximate"]
 
         def unavailable(dataset: Any, num_samples: int) -> Any:
@@ -323,7 +362,8 @@ def _subject(mechanism: str, variant: str, num_samples: int, seed: int) -> Audit
 
 
 def _draw(subject: AuditSubject, dataset: Any, count: int, fresh: FreshSamples) -> Array:
-    samples = check_samples("samples", subject.mechanism(dataset, count))
+    drawn = call_user_code("mechanism", subject.mechanism, dataset, count)
+    samples = check_samples("samples", user_array("mechanism", drawn))
     if len(samples) != count:
         raise ValueError(f"mechanism must return {count} samples, got shape {samples.shape}")
     fresh.check(samples)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from dvrenyi_plugin._files import write_atomically
 from dvrenyi_plugin.audits.comparison import Comparison
 from dvrenyi_plugin.audits.comparison_page import to_html
 from dvrenyi_plugin.audits.comparison_summary import head_to_head, summarise, totals_by_tester
 from dvrenyi_plugin.audits.comparison_tables import to_csv, to_markdown, verdict_lines
-from dvrenyi_plugin.audits.runner_state import write_atomically
 
 # The one that says the others are complete comes last.
 COMPARISON_FILES = ("comparison.csv", "comparison.md", "comparison.html", "comparison.json")
@@ -45,6 +45,7 @@ def to_json(comparison: Comparison) -> str:
         "versions": dict(comparison.versions),
         "mechanisms": comparison.mechanisms,
         "testers": comparison.testers,
+        "num_failed": comparison.num_failed,
         "num_missing": comparison.num_missing,
         "verdicts": verdict_lines(comparison),
         "totals": [dataclasses.asdict(total) for total in totals_by_tester(comparison)],

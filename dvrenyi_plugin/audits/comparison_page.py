@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from dvrenyi_plugin._text import escape
 from dvrenyi_plugin.audits.comparison import Comparison
-from dvrenyi_plugin.audits.comparison_summary import CellSummary, summarise
+from dvrenyi_plugin.audits.comparison_summary import CellSummary, accuses_honest, summarise
 from dvrenyi_plugin.audits.comparison_tables import (
     Table,
     comparison_tables,
@@ -16,6 +16,7 @@ from dvrenyi_plugin.audits.comparison_tables import (
     settings_lines,
     verdict_lines,
 )
+from dvrenyi_plugin.audits.registry import find_tester
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2em auto; max-width: 1200px; padding: 0 1em; }
@@ -28,7 +29,11 @@ th { background: #f4f4f4; font-weight: 600; }
 td.text, th.text { text-align: left; }
 th.wrap { white-space: normal; text-align: center; vertical-align: bottom; }
 td.heat { text-align: center; border: 1px solid #fff; min-width: 4.8em; }
-td.heat small { display: block; opacity: .75; }
+td.heat small { display: block; opacity: .85; }
+td.alarm { background: #D55E00; color: #fff; border: 2px solid #7a3600; }
+td.alarm small { font-weight: 700; opacity: 1; }
+td.nan { background: repeating-linear-gradient(45deg, #eee 0 6px, #d5d5d5 6px 12px); color: #222; }
+th small { display: block; font-weight: 400; color: #a04600; }
 svg { max-width: 100%; height: auto; }
 """
 _NUMBER = re.compile(r"-?\d*\.?\d+(e[+-]?\d+)?|-|nan|inf")
@@ -51,8 +56,8 @@ def to_html(comparison: Comparison, title: str) -> str:
     """Returns the page. Nothing in it is loaded from elsewhere."""
     summaries = summarise(comparison)
     parts = [
-        f"<h1>{html.escape(title)}</h1>",
-        *(f'<p class="note">{html.escape(line)}</p>' for line in settings_lines(comparison)),
+        f"<h1>{escape(title, 'html')}</h1>",
+        *(f'<p class="note">{escape(line, "html")}</p>' for line in settings_lines(comparison)),
         "<h2>What it shows</h2>",
         "<ul>",
         *(f"<li>{_inline(line)}</li>" for line in verdict_lines(comparison)),
@@ -61,17 +66,17 @@ def to_html(comparison: Comparison, title: str) -> str:
         "<h2>Power by sample size</h2>",
         '<p class="note">Share of audits that refute the broken mechanism, by samples of each law; dashed: the stated failure'
         " probability. Curves on top of each other show as markers inside each other.</p>",
-        _power_curves(comparison, summaries),
+        _picture_or_reason(lambda: _power_curves(comparison, summaries)),
     ]
     for table in comparison_tables(comparison):
         parts += [
-            f"<h2>{html.escape(table.title)}</h2>",
+            f"<h2>{escape(table.title, 'html')}</h2>",
             f'<p class="note">{_inline(table.note)}</p>',
         ]
         parts += _html_table(table)
     body = "\n".join(parts)
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title, "html")}</title>\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
@@ -82,43 +87,55 @@ def _heat_map(comparison: Comparison, summaries: Sequence[CellSummary]) -> list[
     for summary in summaries:
         largest[summary.mechanism] = max(largest.get(summary.mechanism, 0), summary.num_samples)
     cells = {(s.mechanism, s.tester): s for s in summaries if s.num_samples == largest[s.mechanism]}
-    head = "".join(
-        f'<th class="wrap">{html.escape(tester).replace("_", "_<wbr>")}</th>'
-        for tester in comparison.testers
-    )
+    head = "".join(f'<th class="wrap">{_heading(tester)}</th>' for tester in comparison.testers)
     lines = [
         "<h2>Power and false alarms at the largest sample size</h2>",
-        '<p class="note">Large figure and colour: share of audits that refute the broken mechanism. Small figure: share that'
-        " accuse the honest one. NaN: share of audits without a valid bound.</p>",
+        '<p class="note">Large figure: share of audits that refute the broken mechanism, the deeper the blue the larger. Small'
+        " figure: share that accuse the honest one. Orange with a frame: the honest mechanism is accused significantly more often"
+        " than stated (one-sided binomial test at 0.01), so the large figure is no power. Striped: some bounds are no number"
+        " (NaN: share of audits). Testers without a guarantee state a failure probability that is known not to hold.</p>",
         '<div class="scroll"><table>',
         f'<tr><th class="text">mechanism</th><th>samples</th>{head}</tr>',
     ]
+    stated = comparison.config.failure_probability
     for mechanism in comparison.mechanisms:
         if mechanism not in largest:
             continue
-        row = [f'<tr><td class="text">{html.escape(mechanism)}</td><td>{largest[mechanism]}</td>']
-        row += [_heat_cell(cells.get((mechanism, tester))) for tester in comparison.testers]
+        row = [
+            f'<tr><td class="text">{escape(mechanism, "html")}</td><td>{largest[mechanism]}</td>'
+        ]
+        row += [_heat_cell(cells.get((mechanism, tester)), stated) for tester in comparison.testers]
         lines.append("".join(row) + "</tr>")
     return [*lines, "</table></div>"]
 
 
-def _heat_cell(summary: CellSummary | None) -> str:
+def _heading(tester: str) -> str:
+    name = escape(tester, "html").replace("_", "_<wbr>")
+    return name if find_tester(tester).holds else f"{name}<small>no guarantee</small>"
+
+
+def _heat_cell(summary: CellSummary | None, stated: float) -> str:
     if summary is None or (summary.power is None and summary.false_alarms is None):
         why = "not run" if summary is None else summary.status
-        return f'<td class="heat" style="background:#eee" title="{html.escape(why)}">-</td>'
-    power = summary.power
-    background, ink = "#eee", "#222"
-    if power is not None:
-        # From near white to a deep blue: light and dark tell as much as the hue.
-        red, green, blue = (round(248 + power * (end - 248)) for end in (8, 69, 148))
-        background, ink = f"rgb({red},{green},{blue})", "#fff" if power > 0.5 else "#222"
+        return f'<td class="heat" style="background:#eee" title="{escape(why, "html")}">-</td>'
     below = [f"false {number(summary.false_alarms)}"]
     if summary.invalid:
         below.append(f"NaN {number(summary.invalid)}")
-    return (
-        f'<td class="heat" style="background:{background};color:{ink}">{number(power)}'
-        f"<small>{'<br>'.join(below)}</small></td>"
-    )
+    if accuses_honest(summary, stated):
+        look = 'class="heat alarm"'
+    elif summary.invalid:
+        look = 'class="heat nan"'
+    else:
+        look = f'class="heat" style="{_shade(summary.power)}"'
+    return f"<td {look}>{number(summary.power)}<small>{'<br>'.join(below)}</small></td>"
+
+
+def _shade(power: float | None) -> str:
+    if power is None:
+        return "background:#eee;color:#222"
+    # From near white to a deep blue: light and dark tell as much as the hue.
+    red, green, blue = (round(248 + power * (end - 248)) for end in (8, 69, 148))
+    return f"background:rgb({red},{green},{blue});color:{'#fff' if power > 0.5 else '#222'}"
 
 
 def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> str:
@@ -127,6 +144,7 @@ def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> s
     from matplotlib.figure import Figure
 
     mechanisms = [m for m in comparison.mechanisms if any(s.mechanism == m for s in summaries)]
+    holds = {tester: find_tester(tester).holds for tester in comparison.testers}
     columns = 3
     rows = max(1, -(-len(mechanisms) // columns))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dvrenyi"}):
@@ -160,7 +178,8 @@ def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> s
                     # Smaller and smaller, so that equal values do not hide each other.
                     markersize=max(2.5, 11.0 - 1.2 * index),
                     linewidth=1.3,
-                    label=tester,
+                    linestyle="-" if holds[tester] else ":",
+                    label=tester if holds[tester] else f"{tester} (no guarantee)",
                 )
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=9)
@@ -169,6 +188,14 @@ def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> s
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def _picture_or_reason(draw: Callable[[], str]) -> str:
+    """Returns what `draw` does, or a paragraph that says why it could not: the page is written either way."""
+    try:
+        return draw()
+    except Exception as error:
+        return f"<p>The curves could not be drawn: {escape(error, 'html')}.</p>"
 
 
 def _html_table(table: Table) -> list[str]:
@@ -181,7 +208,7 @@ def _html_table(table: Table) -> list[str]:
         return (
             "<tr>"
             + "".join(
-                f"<{tag}{' class=text' if text else ''}>{html.escape(cell)}</{tag}>"
+                f"<{tag}{' class=text' if text else ''}>{escape(cell, 'html')}</{tag}>"
                 for cell, text in zip(cells, is_text, strict=True)
             )
             + "</tr>"
@@ -197,4 +224,4 @@ def _html_table(table: Table) -> list[str]:
 
 def _inline(text: str) -> str:
     """Returns escaped text with `names` set as code."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text, "html"))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
+from dvrenyi_plugin._files import lock_file, open_for_appending
+from dvrenyi_plugin._sealed_json import seal, unseal
 from dvrenyi_plugin.audits.comparison_cell import CellKey, CellResult
+from dvrenyi_plugin.audits.registry import OWN_FAMILY, find_tester, tester_names
+
+# In the header of every file: other layouts are other comparisons.
+_LAYOUT = 2
 
 
 class RowStore:
@@ -23,8 +28,9 @@ class RowStore:
       rows: the last row of every cell.
     """
 
-    def __init__(self, file: io.BufferedRandom) -> None:
+    def __init__(self, file: IO[bytes], header: str) -> None:
         self._file = file
+        self._header = header
         self.rows: dict[CellKey, CellResult] = {}
 
     @classmethod
@@ -41,31 +47,33 @@ class RowStore:
             are passed over, so that their cells are run again.
 
         Raises:
-          ValueError: another process writes to the file, it has another header, or a line is damaged.
-          OSError: it cannot be written.
+          ValueError: another process writes to the file, it has another header, or a line is damaged or was changed.
+          OSError: it cannot be written, or is a symbolic link.
         """
-        with open(path, "a+b") as file:
-            _lock(file, path)
-            store = cls(file)
-            store._read(path, header, source_of)
+        with open_for_appending(path) as file:
+            if not lock_file(file):
+                raise ValueError(
+                    "output_dir is in use by another process, which writes to"
+                    f" {os.path.abspath(path)}"
+                )
+            store = cls(file, json.dumps({"comparison": {**header, "layout": _LAYOUT}}))
+            store._read(path, source_of)
             yield store
 
     def append(self, result: CellResult) -> None:
         """Adds a row."""
         self.rows[result.key] = result
-        self._write(result.to_json())
+        self._write(json.dumps(seal(json.loads(result.to_json()), self._header)))
 
     def _write(self, line: str) -> None:
         self._file.write((line + "\n").encode())
         self._file.flush()
 
-    def _read(
-        self, path: str, header: Mapping[str, Any], source_of: Callable[[CellKey], str | None]
-    ) -> None:
+    def _read(self, path: str, source_of: Callable[[CellKey], str | None]) -> None:
         self._file.seek(0)
         content = self._file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        expected = json.dumps({"comparison": dict(header)})
+        expected = self._header
         if not whole and not content.startswith(expected[:15].encode()[: len(content)]):
             raise ValueError(f"{path} must hold rows of a comparison, got {content[:60]!r}")
         if len(whole) < len(content):
@@ -81,7 +89,8 @@ class RowStore:
             )
         for number, line in enumerate(lines, start=2):
             try:
-                result = CellResult.from_json(line)
+                result = CellResult.from_json(json.dumps(unseal(line, expected)))
+                _check_verdicts(result)
             except ValueError as error:
                 raise ValueError(
                     f"line {number} of {path} is damaged ({error}): delete that line, and its cell is run again"
@@ -95,20 +104,15 @@ def with_source(result: CellResult, source: str) -> CellResult:
     return dataclasses.replace(result, source=source)
 
 
-def _lock(file: io.BufferedRandom, path: str) -> None:
-    """Takes the file for this process; the system gives it back when the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+def _check_verdicts(result: CellResult) -> None:
+    """Raises ValueError where a verdict is not that of its bounds. Of a user's testers only they know what they refute."""
+    name, claim = result.key.tester, result.claim
+    if name not in tester_names() or find_tester(name).family != OWN_FAMILY or claim is None:
         return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(
-            f"output_dir is in use by another process, which writes to {os.path.abspath(path)}"
-        ) from None
-    except OSError:  # a file system without locks
-        return
+    for bounds, refuted in zip(result.bounds, result.refuted, strict=True):
+        if refuted != any(bound > claim for bound in bounds):
+            verdict = "refute" if refuted else "keep"
+            raise ValueError(f"bounds of {bounds} do not {verdict} a claim of {claim}")
 
 
 __all__ = ["RowStore", "with_source"]

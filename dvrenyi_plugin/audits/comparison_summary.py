@@ -13,6 +13,8 @@ from dvrenyi_plugin.audits.comparison import Comparison
 from dvrenyi_plugin.audits.comparison_cell import BROKEN, HONEST, OK, CellResult
 from dvrenyi_plugin.audits.registry import RENYI, find_tester
 
+_SIGNIFICANCE = 0.01
+
 
 @dataclasses.dataclass(frozen=True)
 class CellSummary:
@@ -113,6 +115,16 @@ def summarise(comparison: Comparison) -> list[CellSummary]:
         for tester in comparison.testers
         if (key := (mechanism, size, tester)) in rows
     ]
+
+
+def accuses_honest(summary: CellSummary, failure_probability: float) -> bool:
+    """Returns whether the honest mechanism was refuted significantly more often than stated (one-sided binomial test at
+    0.01): power says nothing there."""
+    if summary.false_alarms is None:
+        return False
+    alarms = round(summary.false_alarms * summary.honest_repeats)
+    p_value = stats.binom.sf(alarms - 1, summary.honest_repeats, failure_probability)
+    return bool(p_value < _SIGNIFICANCE)
 
 
 def totals_by_tester(comparison: Comparison) -> list[TesterTotal]:

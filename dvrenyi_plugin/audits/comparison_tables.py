@@ -7,9 +7,12 @@ import dataclasses
 import io
 from collections.abc import Iterable, Sequence
 
+from dvrenyi_plugin._text import escape
 from dvrenyi_plugin.audits.comparison import Comparison
 from dvrenyi_plugin.audits.comparison_summary import (
     CellSummary,
+    TesterTotal,
+    accuses_honest,
     head_to_head,
     scale_of,
     summarise,
@@ -17,9 +20,9 @@ from dvrenyi_plugin.audits.comparison_summary import (
     undetected,
     untested,
 )
-from dvrenyi_plugin.audits.registry import RENYI, find_tester
+from dvrenyi_plugin.audits.registry import OWN_FAMILY, RENYI, find_tester
+from dvrenyi_plugin.audits.report_text import table
 
-OUR_FAMILY = "dvrenyi_plugin"
 _REFERENCE = "sequential"
 _NONE = "-"
 
@@ -53,7 +56,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 def verdict_lines(comparison: Comparison) -> list[str]:
     """Returns what the comparison shows about this package's testers, one sentence each."""
-    ours = [name for name in comparison.testers if find_tester(name).family == OUR_FAMILY]
+    ours = [name for name in comparison.testers if find_tester(name).family == OWN_FAMILY]
     lines = []
     for total in totals_by_tester(comparison):
         if total.tester in ours and total.honest_audits:
@@ -83,6 +86,11 @@ def verdict_lines(comparison: Comparison) -> list[str]:
                 if behind
                 else ""
             )
+        )
+    if comparison.num_failed:
+        lines.append(
+            f"{comparison.num_failed} of {len(comparison.rows)} cells ended without a result: the status of every cell"
+            " says why."
         )
     if comparison.num_missing:
         lines.append(f"{comparison.num_missing} planned cells have not been run yet.")
@@ -124,10 +132,12 @@ def to_csv(comparison: Comparison) -> str:
 
 def to_markdown(comparison: Comparison, title: str) -> str:
     """Returns the whole comparison as one document."""
-    lines = [f"# {title}", "", *settings_lines(comparison), ""]
-    lines += ["## What it shows", "", *(f"- {line}" for line in verdict_lines(comparison)), ""]
-    for table in comparison_tables(comparison):
-        lines += [f"## {table.title}", "", table.note, "", *_markdown_table(table), ""]
+    lines = [f"# {escape(title, 'markdown')}", ""]
+    lines += [escape(line, "markdown") for line in settings_lines(comparison)]
+    # Names in these lines are registered ones, of letters, digits, "_" and ".", and stand in backticks on purpose.
+    lines += ["", "## What it shows", "", *(f"- {line}" for line in verdict_lines(comparison)), ""]
+    for shown in comparison_tables(comparison):
+        lines += [f"## {shown.title}", "", shown.note, "", table(shown.header, shown.rows), ""]
     return "\n".join(lines)
 
 
@@ -161,7 +171,7 @@ def _totals_table(comparison: Comparison) -> Table:
                 _share(total.false_alarms, total.honest_audits),
                 f"{total.p_value:.3g}" if total.honest_audits else _NONE,
                 str(total.invalid),
-                "yes" if total.holds else "no",
+                _verdict(total),
             )
         )
     return Table(
@@ -187,27 +197,30 @@ def _power_table(comparison: Comparison) -> Table:
     summaries = summarise(comparison)
     cells = {(s.mechanism, s.num_samples, s.tester): s for s in summaries}
     rows = dict.fromkeys((s.mechanism, s.num_samples) for s in summaries)
+    stated = comparison.config.failure_probability
     return Table(
         "Power and false alarms",
-        "Share of audits that refuted the broken mechanism / share that refuted the honest one. NaN: some bounds were no"
-        " number. -: not run, or no result (see every cell).",
+        "Share of audits that refuted the broken mechanism / share that refuted the honest one. !: the honest one"
+        " significantly more often than stated, so that the power says nothing. NaN: some bounds were no number. -: not"
+        " run, or no result (see every cell).",
         ("mechanism", "samples", *comparison.testers),
         tuple(
             (
                 mechanism,
                 str(size),
-                *(_power_cell(cells.get((mechanism, size, t))) for t in comparison.testers),
+                *(_power_cell(cells.get((mechanism, size, t)), stated) for t in comparison.testers),
             )
             for mechanism, size in rows
         ),
     )
 
 
-def _power_cell(summary: CellSummary | None) -> str:
+def _power_cell(summary: CellSummary | None, stated: float) -> str:
     if summary is None or (summary.power is None and summary.false_alarms is None):
         return _NONE
     text = f"{number(summary.power)} / {number(summary.false_alarms)}"
-    return f"{text} NaN" if summary.invalid else text
+    marks = " !" * accuses_honest(summary, stated) + " NaN" * bool(summary.invalid)
+    return text + marks
 
 
 def _head_to_head_tables(comparison: Comparison) -> Iterable[Table]:
@@ -279,20 +292,16 @@ def _other_renyi_testers(comparison: Comparison) -> list[str]:
     return [
         name
         for name in comparison.testers
-        if find_tester(name).family != OUR_FAMILY
+        if find_tester(name).family != OWN_FAMILY
         and find_tester(name).scale == RENYI
         and find_tester(name).holds
     ]
 
 
-def _markdown_table(table: Table) -> list[str]:
-    # Messages of failed cells hold whatever the failing code says.
-    escapes = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", ">": "&gt;", "`": "\\`"})
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(" ".join(c.translate(escapes).split()) for c in cells) + " |"
-
-    return [line(table.header), line(["---"] * len(table.header)), *map(line, table.rows)]
+def _verdict(total: TesterTotal) -> str:
+    if not total.honest_audits + total.broken_audits:
+        return _NONE
+    return "yes" if total.holds else "no"
 
 
 def _share(part: int, whole: int) -> str:

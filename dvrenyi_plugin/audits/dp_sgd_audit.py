@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._user_code import call_user_code
 from dvrenyi_plugin._validation import check_failure_probability, check_int, check_seed
 from dvrenyi_plugin.audits.datasets import Records
 from dvrenyi_plugin.audits.model_training import (
@@ -108,7 +109,7 @@ def audit_dp_sgd(
       store: keeps the models as they finish, and gives those it has.
 
     Raises:
-      ValueError: the pair is not neighbouring, observations that are not finite, or a store that is damaged.
+      ValueError: the pair is not neighbouring, models that repeat each other, or a store that is damaged.
       OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
     """
     start = time.perf_counter()
@@ -134,7 +135,7 @@ def audit_dp_sgd(
         wall_seconds=time.perf_counter() - start,
         noise_free_shift=noise_free_shift,
         settings=dict(settings),
-        notes=tuple(notes),
+        notes=tuple(notes) + observations.notes(),
     )
     return DpSgdAuditResult(report, observations)
 
@@ -145,7 +146,12 @@ def run_both_directions(
     """Returns the bounds on both orderings of the worlds, each at half of the failure probability."""
     half = check_failure_probability(failure_probability) / 2.0
     without, with_canary = observations.without, observations.with_canary
+
+    def bound(samples1: NDArray[Any], samples2: NDArray[Any]) -> BoundResult:
+        result: BoundResult = call_user_code("tester", tester.audit, samples1, samples2, half)
+        return result
+
     return (
-        DirectionReport("with over without canary", tester.audit(with_canary, without, half)),
-        DirectionReport("without over with canary", tester.audit(without, with_canary, half)),
+        DirectionReport("with over without canary", bound(with_canary, without)),
+        DirectionReport("without over with canary", bound(without, with_canary)),
     )

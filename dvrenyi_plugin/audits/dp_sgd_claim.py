@@ -21,6 +21,8 @@ _DEFAULT_MU = 1.0
 _NOISE_TOLERANCE = 1e-6
 # Squares beyond these over- or underflow; so does the noise itself in float32.
 _LEAST_NOISE, _MOST_NOISE = 1e-100, 1e30
+# The accounting of Poisson batches ends here.
+_LEAST_POISSON_NOISE = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +113,10 @@ def dp_sgd_claim_at(
                 f" epsilon and delta: got mu {mu:g} at sample_rate {sample_rate:g}"
             )
         noise_multiplier = dp_sgd_noise_multiplier(num_steps, mu)
-    check_real("noise_multiplier", noise_multiplier, at_least=_LEAST_NOISE, at_most=_MOST_NOISE)
+    if not _LEAST_NOISE <= noise_multiplier <= _MOST_NOISE:
+        claim = {"mu": mu, "noise_multiplier": noise_multiplier, "epsilon": epsilon}
+        name = next(name for name, is_given in given.items() if is_given).split()[0]
+        raise _out_of_reach(name, claim[name], f"it takes {noise_multiplier:.3g}")
     if sample_rate == 1.0:
         mu = num_canaries * dp_sgd_mu(num_steps, noise_multiplier)
         epsilon = num_canaries**2 * dp_sgd_renyi(alpha, num_steps, noise_multiplier)
@@ -121,6 +126,13 @@ def dp_sgd_claim_at(
             alpha, num_steps, noise_multiplier, sample_rate, num_canaries
         )
     return DpSgdClaim(noise_multiplier, RenyiDp(alpha, epsilon), mu, num_canaries)
+
+
+def _out_of_reach(name: str, value: float | None, why: str) -> ValueError:
+    return ValueError(
+        f"{name} must be a claim that noise between {_LEAST_NOISE:g} and {_MOST_NOISE:g} times the clipping norm makes,"
+        f" got {value!r}: {why}"
+    )
 
 
 def _poisson_group_renyi(
@@ -159,12 +171,15 @@ def _calibrated_noise(
     low = high = 1.0
     while excess(high) > 0.0:
         high *= 2.0
+        if high > _MOST_NOISE:
+            raise _out_of_reach("epsilon", epsilon, "at this delta no such noise is enough")
     while excess(low) <= 0.0:
         low /= 2.0
-        if low < _NOISE_TOLERANCE:
+        if low < _LEAST_POISSON_NOISE:
             raise ValueError(
-                f"delta must be small enough to need noise, got {delta:g} at sample_rate"
-                f" {sample_rate:g} and {num_steps} steps"
+                f"epsilon and delta must be small enough to need noise of {_LEAST_POISSON_NOISE:g} times the clipping"
+                f" norm, got epsilon {epsilon!r} and delta {delta!r} at sample_rate {sample_rate:g} and"
+                f" {num_steps} steps"
             )
     root = float(brentq(excess, low, high, rtol=_NOISE_TOLERANCE))
     # On the safe side of the solver's tolerance: the claim holds for this noise.

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
+import os
 from typing import Any
 
 import numpy as np
 
+from dvrenyi_plugin._progress import progress_bar
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
 from dvrenyi_plugin.audits.canaries import Canary, check_canary_name, make_canary
 from dvrenyi_plugin.audits.datasets import Records, load_dataset, split_for_audit
 from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester
 from dvrenyi_plugin.audits.dp_sgd_claim import DpSgdClaim, dp_sgd_claim_at
+from dvrenyi_plugin.audits.experiment_fingerprint import ExperimentFingerprint
 from dvrenyi_plugin.audits.initial_weights import (
     PretrainingConfig,
     Weights,
@@ -21,6 +25,7 @@ from dvrenyi_plugin.audits.initial_weights import (
     pretrain_weights,
     read_weights_file,
 )
+from dvrenyi_plugin.audits.kept_arrays import KeptArrays
 from dvrenyi_plugin.audits.model_training import ModelTrainer
 from dvrenyi_plugin.audits.neighbours import add_canary
 from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
@@ -102,6 +107,7 @@ class DpSgdExperimentConfig:
         loss; or "white_box", the updates' inner product with its gradient, see `linearised_losses`.
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
+      max_pretraining_records: of the half that is not audited, no more than this many are used to pretrain, >= 1.
       engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after another;
         TensorFlow Privacy needs the extra `tensorflow`).
       device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other engines know "cpu".
@@ -128,6 +134,7 @@ class DpSgdExperimentConfig:
     num_canaries: int = 1
     observe: str = "loss"
     initial_weights: str = "worst_case"
+    max_pretraining_records: int = PretrainingConfig.max_records
     engine: str = "ensemble"
     device: str = "cpu"
     tester: str = "sequential"
@@ -200,7 +207,7 @@ class DpSgdExperiment:
       privacy_property: the claim, Rényi DP at the order of the audit.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
       noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats; None with
-        Poisson batches, where it is random.
+        Poisson batches, where it is random, and where that training diverges.
       notes: what the reader should know: what makes the audit weaker than it could be, a claim for groups, what
         was seen besides the loss, in sentences; empty when there is nothing to say.
       seeds: of all parts.
@@ -230,21 +237,43 @@ class DpSgdExperiment:
         return mechanism_class(dataclasses.replace(config, observe="loss_and_logits")), 1
 
 
-def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
+def build_dp_sgd_experiment(
+    config: DpSgdExperimentConfig,
+    *,
+    keep_in: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    show_progress: bool = False,
+) -> DpSgdExperiment:
     """Returns the neighbouring datasets and the mechanism for a config; trains the initial model.
 
+    Args:
+      config: see `DpSgdExperimentConfig`.
+      keep_in: folder that keeps what takes long, the initial weights and the noise-free shift; nothing is written before
+        all settings are known to fit. None keeps nothing.
+      resume: use what is kept there; if not, it is computed again.
+      show_progress: draw progress bars on standard error.
+
     Raises:
-      ValueError: a setting that is unknown, out of range or does not fit the dataset.
+      ValueError: a setting that is unknown, out of range or does not fit the dataset, or a kept file that is damaged.
       ImportError: an optional package is missing; the message names the extra.
       OSError: a file cannot be read.
     """
     seeds = ExperimentSeeds.of(config.seed)
     dataset = load_dataset(config.dataset, data_dir=config.data_dir, seed=seeds.dataset)
     split = split_for_audit(dataset, config.num_records)
-    pretraining = PretrainingConfig(seed=seeds.initial_weights)
+    pretraining = PretrainingConfig(
+        seed=seeds.initial_weights, max_records=config.max_pretraining_records
+    )
+    kept = KeptArrays(keep_in, resume=resume)
     weights: Weights
     if config.initial_weights == "worst_case":
-        weights = pretrain_weights(config.model, split.pretraining, pretraining)
+        weights = kept.get(
+            "initial-weights",
+            ExperimentFingerprint.of(pretraining, (config.model, split.pretraining)),
+            lambda: pretrain_weights(
+                config.model, split.pretraining, pretraining, show_progress=show_progress
+            ),
+        )
     elif config.initial_weights == "random":
         pretraining = dataclasses.replace(pretraining, epochs=0)
         weights = pretrain_weights(config.model, split.pretraining, pretraining)
@@ -281,7 +310,7 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         },
         "noise_multiplier": claim.noise_multiplier,
         "clip_norm": mechanism_config.clip_norm,
-        "pretraining_records": len(split.pretraining),
+        "pretraining_records": min(len(split.pretraining), pretraining.max_records),
         "pretraining_epochs": pretraining.epochs,
         "initial_accuracy_on_audited_records": accuracy(network, split.audited),
         "canary_label": canary.label,
@@ -293,17 +322,22 @@ def build_dp_sgd_experiment(config: DpSgdExperimentConfig) -> DpSgdExperiment:
         "seeds": dataclasses.asdict(seeds),
     }
     pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)
-    noise_free = mechanism_class(dataclasses.replace(mechanism_config, noise_scale=0.0))
+    mechanism = mechanism_class(mechanism_config)
+    tester = tester_class(tester_config_class(privacy_property=privacy_property, seed=seeds.tester))
+    # All settings fit: from here on there is something to keep.
+    kept.save()
+    shift = None
+    if config.sample_rate == 1.0:
+        noise_free = mechanism_class(dataclasses.replace(mechanism_config, noise_scale=0.0))
+        shift = _shift(noise_free, pair, kept, show_progress)
     return DpSgdExperiment(
-        mechanism=mechanism_class(mechanism_config),
-        tester=tester_class(
-            tester_config_class(privacy_property=privacy_property, seed=seeds.tester)
-        ),
+        mechanism=mechanism,
+        tester=tester,
         pair=pair,
         canary=canary,
         claimed_mu=claim.mu,
         privacy_property=privacy_property,
-        noise_free_shift=_shift(noise_free, pair) if config.sample_rate == 1.0 else None,
+        noise_free_shift=shift,
         notes=(
             *_weaknesses(canary, mechanism_config.clip_norm),
             *([claim.describe_group()] if config.num_canaries > 1 else []),
@@ -321,11 +355,26 @@ def _load(room: str, names: tuple[str, str, str]) -> tuple[Any, Any]:
     return getattr(module, class_name), getattr(module, config_name)
 
 
-def _shift(noise_free: ModelTrainer, pair: NeighboringDatasets[Records]) -> float:
-    without, with_canary = (
-        noise_free.train_models(dataset, world, [0]) for world, dataset in enumerate(pair)
-    )
-    return float(without[0, 0] - with_canary[0, 0])
+def _shift(
+    noise_free: ModelTrainer,
+    pair: NeighboringDatasets[Records],
+    kept: KeptArrays,
+    show_progress: bool,
+) -> float | None:
+    def train() -> dict[str, Any]:
+        losses = []
+        with progress_bar("training without noise", "model", len(pair), show_progress) as progress:
+            for world, dataset in enumerate(pair):
+                losses.append(noise_free.train_models(dataset, world, [0])[0, 0])
+                progress.update()
+        return {"losses": np.array(losses, dtype=np.float64)}
+
+    losses = kept.get("noise-free-losses", ExperimentFingerprint.of(noise_free, pair), train)
+    kept.save()
+    without, with_canary = losses["losses"]
+    with np.errstate(invalid="ignore"):  # training without noise may diverge
+        shift = float(without - with_canary)
+    return shift if math.isfinite(shift) else None
 
 
 def _weaknesses(canary: Canary, clip_norm: float) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import importlib.metadata
 import inspect
 import json
 import os
+import pathlib
 import platform
 import types
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin import __version__
+import dvrenyi_plugin
 
 _LIBRARIES = ("numpy", "scipy", "torch", "opacus", "tensorflow", "tensorflow-privacy")
 
@@ -39,12 +40,14 @@ class ExperimentFingerprint:
         """Returns the fingerprint of training with this mechanism on this pair of neighbouring datasets.
 
         It covers the mechanism's class and settings (its `config`, or its own fields if it is a dataclass),
-        the source files that define them, both datasets bit for bit, and the versions of the libraries. It
+        the source files that define them, all source files of this package, in which training may depend on any
+        other, both datasets bit for bit, and the versions of the libraries. It
         does not cover the make of the processor, on which the last bits of sums of floats depend, nor files
         that a user's own functions import.
 
         Args:
-          mechanism: settings may hold numbers, text, arrays, tensors, mappings, sequences, dataclasses,
+          mechanism: settings whose dataclass field says `decides_outputs: False` in its metadata are left
+            out; the others may hold numbers, text, arrays, tensors, mappings, sequences, dataclasses,
             torch modules, and functions and classes that are defined in files.
           pair: (D, D + canary), of the same kinds.
 
@@ -116,6 +119,7 @@ def _content(value: Any, above: tuple[int, ...]) -> Any:
         fields = {
             field.name: _content(getattr(value, field.name), inside)
             for field in dataclasses.fields(value)
+            if field.metadata.get("decides_outputs", True)
         }
         return {"class": _class_content(type(value)), **fields}
     return _torch_content(value, inside) or _function_content(value, inside) or _refuse(value)
@@ -177,10 +181,10 @@ def _class_content(value: type) -> Any:
 
 
 def _source_digest(value: Any) -> str:
-    """Returns the digest of the file that defines it; of its whole folder if it is a mechanism of ours."""
-    module = value.__module__
-    if module.startswith("torch."):
-        return "torch"  # Known by its version.
+    """Returns the digest of the file that defines it."""
+    package: str = value.__module__.partition(".")[0]
+    if package in ("torch", "dvrenyi_plugin"):
+        return package  # Known by its version and, if it is this one, by all of its files.
     try:
         path = inspect.getsourcefile(value)
     except TypeError:
@@ -189,17 +193,16 @@ def _source_digest(value: Any) -> str:
         raise ValueError(
             f"{_name(value)} must be defined in a file for its models to be stored, got one that is not"
         )
-    if module.startswith("dvrenyi_plugin.mechanisms."):
-        return _folder_digest(os.path.dirname(path))
     return _file_digest(path)
 
 
 @functools.cache
-def _folder_digest(folder: str) -> str:
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
-    return _digest(
-        "".join(name + _file_digest(os.path.join(folder, name)) for name in names).encode()
-    )
+def source_tree_digest(folder: str) -> str:
+    """Returns the digest of all Python files below a folder: of their paths in it and their contents."""
+    root = pathlib.Path(folder)
+    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    content = [(name, _file_digest(os.fspath(files[name]))) for name in sorted(files)]
+    return _digest(repr(content).encode())
 
 
 @functools.cache
@@ -209,7 +212,11 @@ def _file_digest(path: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"dvrenyi_plugin": __version__, "python": platform.python_version()}
+    versions = {
+        "dvrenyi_plugin": dvrenyi_plugin.__version__,
+        "dvrenyi_plugin source": source_tree_digest(os.path.dirname(dvrenyi_plugin.__file__)),
+        "python": platform.python_version(),
+    }
     for name in _LIBRARIES:
         try:
             versions[name] = importlib.metadata.version(name)

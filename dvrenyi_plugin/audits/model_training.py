@@ -14,24 +14,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._torch_threads import single_thread
+from dvrenyi_plugin._user_code import call_user_code, user_numbers
 from dvrenyi_plugin._validation import check_int
 from dvrenyi_plugin.audits.backends import check_backend, run_tasks
 from dvrenyi_plugin.audits.datasets import Records
 from dvrenyi_plugin.audits.neighbours import check_neighbours
 from dvrenyi_plugin.audits.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets
+from dvrenyi_plugin.mechanisms.finite_observations import (
+    LARGEST_OBSERVATION,
+    NAN_OBSERVATION,
+    finite_observations,
+    is_mapped,
+)
+from dvrenyi_plugin.mechanisms.repeated_observations import check_independent
 
 WITHOUT_CANARY, WITH_CANARY = 0, 1
 WORLDS = (WITHOUT_CANARY, WITH_CANARY)
+_FIRST_LOOK = 16
+_WORLD_NAMES = ("models without the canary", "models with the canary")
 
 
 class ModelTrainer(Protocol):
-    """A mechanism whose outputs are numbered, so that any part of them can be made anywhere."""
+    """A mechanism whose outputs are numbered, so that any part of them can be made anywhere.
+
+    One whose models may give the very same observation says so by an attribute `discrete_outputs` that is True.
+    """
 
     def train_models(self, dataset: Any, world: int, indices: Sequence[int]) -> NDArray[np.float64]:
         """Returns one row of observations a model, shape (len(indices), k).
 
-        Row i depends on the dataset, the world and indices[i] alone.
+        Row i depends on the dataset, which is a copy, the world and indices[i] alone. NaN and infinities are
+        observations like others.
         """
 
 
@@ -66,6 +80,8 @@ class ModelTrainingConfig:
 class Observations:
     """What was seen of the trained models: row i of both worlds belongs to the i-th number asked for.
 
+    All values are finite: see `finite_observations`.
+
     Attributes:
       without: shape (number of models, k), float64, models trained on D.
       with_canary: shape (number of models, k), float64, models trained on D + canary.
@@ -73,6 +89,35 @@ class Observations:
 
     without: NDArray[np.float64]
     with_canary: NDArray[np.float64]
+
+    def notes(self) -> tuple[str, ...]:
+        """Returns a sentence on the models whose observations were infinite or NaN, if there are any."""
+        counts = [
+            int(is_mapped(rows).any(axis=1).sum()) for rows in (self.without, self.with_canary)
+        ]
+        if not any(counts):
+            return ()
+        return (
+            f"{sum(counts)} of {len(self.without) + len(self.with_canary)} models gave an observation that"
+            f" is infinite or no number ({counts[0]} without the canary, {counts[1]} with it). They count:"
+            f" infinities as {LARGEST_OBSERVATION:g} and what is no number as {NAN_OBSERVATION:g}, a map"
+            " fixed beforehand, under which every bound holds. The moments of the losses leave them out.",
+        )
+
+
+def check_observations(mechanism: ModelTrainer, observations: Observations) -> None:
+    """Raises ValueError when models repeat each other, unless the mechanism declares `discrete_outputs`.
+
+    See `check_independent`.
+    """
+    _check_world(mechanism, WITHOUT_CANARY, observations.without)
+    _check_world(mechanism, WITH_CANARY, observations.with_canary)
+
+
+def _check_world(mechanism: ModelTrainer, world: int, observations: NDArray[np.float64]) -> None:
+    if getattr(mechanism, "discrete_outputs", False) is not True:
+        mapped = is_mapped(observations).any(axis=1)
+        check_independent(observations[~mapped], _WORLD_NAMES[world])
 
 
 def train_both_worlds(
@@ -100,7 +145,8 @@ def train_both_worlds(
 
     Raises:
       ValueError: indices with gaps, a pair that is not neighbouring, a mechanism that returned something
-        else than one row of finite numbers a model, or a store that is damaged or disagrees.
+        else than one row of numbers a model or models that repeat each other (see `check_observations`),
+        or a store that is damaged or disagrees.
       ImportError: the backend is not installed.
       OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
     """
@@ -111,6 +157,7 @@ def train_both_worlds(
     check_neighbours(*pair, num_canaries=num_canaries)
     rows = tuple({} if store is None else store.rows(world, indices) for world in WORLDS)
     tasks = list(_tasks(indices, config.models_per_task, rows))
+    next_look = [_FIRST_LOOK for _ in WORLDS]
     with (
         _progress_bar(2 * len(indices), sum(map(len, rows)), config.show_progress) as progress,
         # Closed on an error too, so that no worker goes on training.
@@ -127,15 +174,24 @@ def train_both_worlds(
     ):
         for task, result in results:
             world, numbers = tasks[task]
-            trained = _checked_rows(result, len(numbers))
+            trained = user_numbers("mechanism", result, (len(numbers), "k"), finite=False)
             if store is not None:
                 store.add(world, numbers, trained)
             rows[world].update(zip(numbers, trained, strict=True))
             progress.update(len(numbers))
+            if len(rows[world]) >= next_look[world]:
+                # A look each time they have doubled: a fault is found long before the last model.
+                next_look[world] = 2 * len(rows[world])
+                seen = np.stack(list(rows[world].values()))[:, : config.columns]
+                _check_world(mechanism, world, finite_observations(seen))
+    # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere else.
     without, with_canary = (
-        np.stack([rows[world][index][: config.columns] for index in indices]) for world in WORLDS
+        finite_observations(np.stack([rows[world][index][: config.columns] for index in indices]))
+        for world in WORLDS
     )
-    return Observations(without, with_canary)
+    observations = Observations(without, with_canary)
+    check_observations(mechanism, observations)
+    return observations
 
 
 _Rows = dict[int, NDArray[np.float64]]
@@ -162,21 +218,10 @@ def _train(
     mechanism, pair = shared
     # Sums of floats depend on the number of threads, results must not.
     with single_thread():
-        return mechanism.train_models(pair[world], world, numbers)
-
-
-def _checked_rows(result: Any, count: int) -> NDArray[np.float64]:
-    rows = np.asarray(result, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[0] != count or rows.shape[1] == 0:
-        raise ValueError(
-            f"mechanism must return observations of shape ({count}, k), got shape {rows.shape}"
+        rows: NDArray[np.float64] = call_user_code(
+            "mechanism", mechanism.train_models, pair[world], world, numbers
         )
-    if not np.isfinite(rows).all():
-        bad = int((~np.isfinite(rows).all(axis=1)).sum())
-        raise ValueError(
-            f"mechanism must return finite observations, got NaN or infinity in {bad} of {count} models"
-        )
-    return rows
+        return rows
 
 
 def _progress_bar(total: int, done: int, show: bool) -> Any:

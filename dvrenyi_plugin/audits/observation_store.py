@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import pathlib
-import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._files import create_once, refuse_link, scratch_folder
 from dvrenyi_plugin.audits.experiment_fingerprint import ExperimentFingerprint
 
 # In the file's header: whose file it is ("DvRo"), and which of its layouts.
@@ -274,6 +274,7 @@ def open_store(
     experiment = ExperimentFingerprint.of(mechanism, pair)
     if path is None:
         path = os.path.join(folder, f"observations-{experiment.digest[:12]}.sqlite")
+        refuse_link("output_dir", path)
     config = getattr(mechanism, "config", None)
     return ObservationStore(
         path,
@@ -290,23 +291,18 @@ def _blob(values: NDArray[np.float64]) -> bytes:
 
 def _create(path: str, experiment: ExperimentFingerprint) -> None:
     """Makes an empty store, whole from the moment it has its name, unless another process is faster."""
-    folder, name = os.path.split(path)
+    folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
-        draft = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
-        try:
+        with scratch_folder(folder) as scratch:
+            draft = os.path.join(scratch, "store")
             with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.executescript(_SCHEMA)
                 connection.execute(
                     "INSERT INTO experiment VALUES (?, ?)",
                     (experiment.digest, experiment.description),
                 )
-            # Unlike a rename, a link never replaces what another process has just put there.
-            with contextlib.suppress(FileExistsError):
-                os.link(draft, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(draft)
+            create_once(draft, path)
     except sqlite3.Error as error:
         raise OSError(f"store {path!r} cannot be made: {error}") from error
     except OSError as error:

@@ -35,6 +35,8 @@ from dvrenyi_plugin.interfaces import (
 )
 
 RENYI, DELTA = "renyi", "delta"
+# The family of this package's own testers.
+OWN_FAMILY = "dvrenyi_plugin"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.]*")
 
 
@@ -340,6 +342,7 @@ def _run_file(path: str) -> None:
 
 __all__ = [
     "DELTA",
+    "OWN_FAMILY",
     "RENYI",
     "AuditSubject",
     "NotApplicableError",

@@ -5,31 +5,42 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.audits.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.audits.report_parts import (
     AuditClaim,
     DirectionReport,
     jsonable,
     library_versions,
     plain_fields,
+    too_few_notes,
 )
-from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
+from dvrenyi_plugin.audits.report_text import (
+    aligned,
+    describe_claim,
+    number,
+    setting_rows,
+    table,
+    verdict,
+)
 from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
 from dvrenyi_plugin.interfaces import GaussianDp, read_claim
+from dvrenyi_plugin.mechanisms.finite_observations import is_mapped
 
 
 @dataclasses.dataclass(frozen=True)
 class ObservationSummary:
-    """Moments of one world's canary losses.
+    """Moments of one world's canary losses, without those that were infinite or NaN.
 
     Attributes:
-      count: number of models.
+      count: number of models with a finite loss. With fewer than two the moments are NaN.
       mean: in nats.
       standard_deviation: with n - 1 in the denominator, in nats.
       minimum: in nats.
@@ -44,7 +55,10 @@ class ObservationSummary:
 
     @classmethod
     def of(cls, losses: NDArray[np.float64]) -> ObservationSummary:
-        """Returns the moments of losses of shape (n,), n >= 2."""
+        """Returns the moments of losses of shape (n,)."""
+        losses = losses[~is_mapped(losses)]
+        if losses.size < 2:
+            return cls(int(losses.size), math.nan, math.nan, math.nan, math.nan)
         return cls(
             count=int(losses.size),
             mean=float(losses.mean()),
@@ -72,6 +86,9 @@ class Separation:
     @classmethod
     def of(cls, without: NDArray[np.float64], with_canary: NDArray[np.float64]) -> Separation:
         """Returns the separation of two samples of shape (n,) and (m,); NaN if neither varies."""
+        without, with_canary = without[~is_mapped(without)], with_canary[~is_mapped(with_canary)]
+        if min(without.size, with_canary.size) < 2:
+            return cls(math.nan, math.nan, math.nan)
         first, second = without.size, with_canary.size
         pooled = math.sqrt(
             ((first - 1) * without.var(ddof=1) + (second - 1) * with_canary.var(ddof=1))
@@ -108,7 +125,7 @@ class AuditReport:
       sequential: when and why training stopped; None when the number of models was fixed beforehand.
       versions: of the package, Python and the libraries used.
       training_seconds: wall time of training all models.
-      wall_seconds: wall time of the whole audit.
+      wall_seconds: wall time of training and testing; preparation and writing the report are not in it.
     """
 
     claim: AuditClaim
@@ -136,6 +153,7 @@ class AuditReport:
         directions: tuple[DirectionReport, DirectionReport],
         privacy_property: Any,
         claimed_mu: float | None,
+        notes: Sequence[str] = (),
         **fields: Any,
     ) -> AuditReport:
         """Returns the report on canary losses of shape (num_models,) and what was certified from them.
@@ -146,6 +164,7 @@ class AuditReport:
           directions: both orderings of the worlds.
           privacy_property: what the tester tested.
           claimed_mu: Gaussian DP parameter that the property was derived from, if it does not hold one.
+          notes: sentences for the reader; one is added when so few models could not have refuted the claim.
           fields: further attributes.
         """
         claim = read_claim(privacy_property)
@@ -160,6 +179,7 @@ class AuditReport:
             losses_without=ObservationSummary.of(losses_without),
             losses_with_canary=ObservationSummary.of(losses_with_canary),
             separation=Separation.of(losses_without, losses_with_canary),
+            notes=(*notes, *too_few_notes(directions, losses_without.size, "models a world")),
             **fields,
         )
 
@@ -240,20 +260,18 @@ class AuditReport:
         if self.sequential is not None:
             lines.append(("stopped", self.sequential.summary()))
         lines += [("note", note) for note in self.notes]
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+        return aligned(lines)
 
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
         return verdict(self.refuted)
 
-    def to_markdown(self, plots: Mapping[str, str] | None = None) -> str:
-        """Returns the report as markdown.
+    def to_markdown(self, gallery: Gallery = NO_PICTURES) -> str:
+        """Returns the report as Markdown.
 
         Args:
-          plots: captions to file names, relative to the report.
+          gallery: pictures beside the report.
         """
-        settings = [(name, cell(value)) for name, value in self.settings.items()]
         sections = [
             "# Privacy audit of DP-SGD",
             f"**{self.verdict()}.**",
@@ -272,8 +290,8 @@ class AuditReport:
             "The point estimate is what a critic read off the samples; the truth may lie on either side of"
             " it. Only the lower bound carries a confidence statement, and only it decides the verdict.",
             *([] if self.sequential is None else [self.sequential.describe()]),
-            *(f"Note: {note}" for note in self.notes),
-            *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
+            *(f"Note: {escape(note, 'markdown')}" for note in self.notes),
+            *gallery.to_markdown(),
             "## Directions",
             "The failure probability is divided over the directions.",
             table(
@@ -305,14 +323,14 @@ class AuditReport:
             ),
             self._describe_separation(),
             "## What decided the result",
-            table(("setting", "value"), [("seed", str(self.seed)), *settings]),
+            table(("setting", "value"), [("seed", self.seed), *setting_rows(self.settings)]),
             "## Versions and time",
             table(
                 ("what", "value"),
                 [
                     *self.versions.items(),
                     ("training / s", f"{self.training_seconds:.1f}"),
-                    ("whole audit / s", f"{self.wall_seconds:.1f}"),
+                    ("training and testing / s", f"{self.wall_seconds:.1f}"),
                 ],
             ),
         ]

@@ -8,7 +8,8 @@ import numpy as np
 
 from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditResult
 from dvrenyi_plugin.audits.model_training import Observations
-from dvrenyi_plugin.audits.plots import Critic, plot_bound, plot_evidence, plot_losses, save_figure
+from dvrenyi_plugin.audits.pictures import Picture, draw_pictures
+from dvrenyi_plugin.audits.plots import Critic, plot_bound, plot_evidence, plot_losses
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 
 # The one that says the others are complete comes last.
@@ -18,7 +19,8 @@ EVIDENCE_FILE = "evidence.png"
 
 
 def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
-    """Writes `REPORT_FILES`, and `EVIDENCE_FILE` for a sequential audit, into an existing folder.
+    """Writes `REPORT_FILES`, and `EVIDENCE_FILE` for a sequential audit, into an existing folder. Instead of a picture that
+    cannot be drawn the report has a line that says so.
 
     Raises:
       OSError: a file cannot be written.
@@ -29,24 +31,34 @@ def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
         without_canary=observations.without,
         with_canary=observations.with_canary,
     )
-    save_figure(
-        plot_losses(
-            observations.without[:, 0],
-            observations.with_canary[:, 0],
-            _critic_of_losses(observations),
-            critic_name="critic fitted to these losses: log density ratio, with over without the canary",
+    pictures = [
+        Picture(
+            "losses.png",
+            "Losses of the canary in both worlds, and the fitted critic",
+            lambda: plot_losses(
+                observations.without[:, 0],
+                observations.with_canary[:, 0],
+                _critic_of_losses(observations),
+                critic_name="critic fitted to these losses: log density ratio, with over without the canary",
+            ),
         ),
-        os.path.join(directory, "losses.png"),
-    )
-    save_figure(plot_bound(report), os.path.join(directory, "bound.png"))
-    plots = {
-        "Losses of the canary in both worlds, and the fitted critic": "losses.png",
-        "Claim, point estimate and certified lower bound": "bound.png",
-    }
-    if report.sequential is not None:
-        save_figure(plot_evidence(report.sequential), os.path.join(directory, EVIDENCE_FILE))
-        plots["Evidence against the claim while models were trained"] = EVIDENCE_FILE
-    _write_text(os.path.join(directory, "report.md"), report.to_markdown(plots))
+        Picture(
+            "bound.png",
+            "Claim, point estimate and certified lower bound",
+            lambda: plot_bound(report),
+        ),
+    ]
+    outcome = report.sequential
+    if outcome is not None:
+        pictures.append(
+            Picture(
+                EVIDENCE_FILE,
+                "Evidence against the claim while models were trained",
+                lambda: plot_evidence(outcome),
+            )
+        )
+    gallery = draw_pictures(pictures, directory)
+    _write_text(os.path.join(directory, "report.md"), report.to_markdown(gallery))
     _write_text(os.path.join(directory, "report.json"), report.to_json())
 
 

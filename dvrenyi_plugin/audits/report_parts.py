@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,28 @@ class DirectionReport:
 
     direction: str
     bound: BoundResult
+
+
+def too_few_notes(directions: Sequence[DirectionReport], given: int, what: str) -> tuple[str, ...]:
+    """Returns a sentence that says how many samples it takes when no bound could have refuted its claim, else nothing.
+
+    Args:
+      directions: all bounds of an audit.
+      given: samples of each law.
+      what: one law's samples in words, such as "models a world".
+    """
+    fewest = min(
+        (entry.bound.fewest_samples or 0.0 for entry in directions),
+        default=0.0,
+    )
+    if fewest <= given:
+        return ()
+    needed = "not even 10^9 do" if math.isinf(fewest) else f"it takes at least {fewest:,.0f}"
+    share = directions[0].bound.failure_probability
+    return (
+        f"{given} {what} are too few: whatever the mechanism does, they cannot refute this claim. At the failure"
+        f" probability {share:g} of each bound {needed}.",
+    )
 
 
 def library_versions() -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._user_code import call_user_code
 from dvrenyi_plugin._validation import check_failure_probability, check_int
 from dvrenyi_plugin.audits.runner_checks import (
     FreshSamples,
@@ -20,7 +21,6 @@ from dvrenyi_plugin.audits.runner_checks import (
     check_no_nan,
     check_pair,
     check_rows,
-    check_unchanged,
     check_verdict,
     datasets_digest,
     describe,
@@ -190,6 +190,9 @@ class PrivacyTestRunner:
     failure_probability / (2 max_num_trials) given everything before it, so the probability that a kept claim is
     refuted anywhere is at most failure_probability, however the generator chooses (union bound).
 
+    Mechanism, tester, generator and post-processing get copies, and what they return is copied: nothing that they do to
+    their arguments, or later to what they returned, reaches another part of the test.
+
     Args:
       config: see `PrivacyTestRunnerConfig`.
       dataset_generator: called with the last estimate; ours (`dataset_generators`) or DP-Auditorium's.
@@ -221,8 +224,8 @@ class PrivacyTestRunner:
 
         Raises:
           ValueError: the tester returned NaN or no number (in either direction), the mechanism another number
-            of samples, NaN, the same samples twice, or changed its dataset; or the state file belongs to
-            another test.
+            of samples, NaN, or the same samples twice; or the state file belongs to another test.
+          Exception: what the user's code raised, with a note that says which part it was.
           OSError: the state file cannot be written; noticed before the first trial.
         """
         config = self._config
@@ -235,10 +238,9 @@ class PrivacyTestRunner:
         while len(trials) < config.max_num_trials:
             if config.stop_on_refutation and any(any(trial.refuted) for trial in trials):
                 break
-            datasets = check_pair(self._generator(_feedback(trials)))
+            datasets = self._propose(_feedback(trials))
             digest = datasets_digest(datasets)
             samples = [self._sample(mechanism, dataset, fresh) for dataset in datasets]
-            check_unchanged(datasets, digest)
             trial = self._trial(datasets, samples, len(trials))
             trials.append(trial)
             state.append(SavedTrial(trial.lower_bounds, trial.refuted, digest))
@@ -255,40 +257,57 @@ class PrivacyTestRunner:
         share = self._config.failure_probability_of_each_bound
         bounds = []
         for direction, (first, second) in zip(DIRECTIONS, (samples, samples[::-1]), strict=True):
-            # Copies: what a tester does to its arguments must not reach the other direction.
-            estimate = self._tester.estimate_lower_bound(first.copy(), second.copy(), share)
+            estimate = call_user_code(
+                "property_tester", self._tester.estimate_lower_bound, first, second, share
+            )
             bounds.append(check_estimate(estimate, number, direction))
         return Trial(
             datasets=datasets,
             lower_bounds=(bounds[0], bounds[1]),
-            refuted=(
-                check_verdict(self._tester.reject_property(bounds[0])),
-                check_verdict(self._tester.reject_property(bounds[1])),
-            ),
+            refuted=(self._refutes(bounds[0]), self._refutes(bounds[1])),
             failure_probability=share,
         )
 
+    def _refutes(self, bound: float) -> bool:
+        return check_verdict(call_user_code("property_tester", self._tester.reject_property, bound))
+
+    def _propose(self, feedback: float | None) -> tuple[Any, Any]:
+        return check_pair(call_user_code("dataset_generator", self._generator, feedback))
+
     def _sample(self, mechanism: Mechanism, dataset: Any, fresh: FreshSamples) -> NDArray[Any]:
         count, post_processing = self._config.num_samples, self._config.post_processing
-        samples = check_rows("mechanism", mechanism(dataset, count), count)
+        samples = check_rows(
+            "mechanism", call_user_code("mechanism", mechanism, dataset, count), count
+        )
         fresh.check(samples)
         if post_processing is None:
             return check_no_nan("mechanism", samples)
-        processed = check_rows("post_processing", post_processing(samples), count)
+        processed = check_rows(
+            "post_processing", call_user_code("post_processing", post_processing, samples), count
+        )
         return check_no_nan("post_processing", processed)
 
     def _replay(
         self, mechanism: Mechanism, saved: SavedTrial, number: int, feedback: float | None
     ) -> Trial:
-        datasets = check_pair(self._generator(feedback))
+        datasets = self._propose(feedback)
         if saved.datasets_digest != datasets_digest(datasets):
             raise ValueError(
                 f"dataset_generator must propose the datasets it proposed when {self._config.state_path!r} was"
                 f" written, got others in trial {number}: build it with the same settings and seed"
             )
+        verdicts = tuple(
+            check_verdict(self._tester.reject_property(bound)) for bound in saved.lower_bounds
+        )
+        if verdicts != saved.refuted:
+            raise ValueError(
+                f"property_tester must judge the bounds saved in {self._config.state_path!r} as it did, got"
+                f" {verdicts} for {saved.lower_bounds} in trial {number}, which were judged {saved.refuted}"
+            )
         own = type(mechanism).__module__.startswith(_OWN_MECHANISMS)
         for dataset in datasets:
-            mechanism(dataset, 1 if own else self._config.num_samples)
+            count = 1 if own else self._config.num_samples
+            call_user_code("mechanism", mechanism, dataset, count)
         return Trial(
             datasets,
             saved.lower_bounds,

@@ -6,11 +6,13 @@ import dataclasses
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-_VERSION = 2
+from dvrenyi_plugin._files import write_atomically
+from dvrenyi_plugin._sealed_json import seal, unseal
+
+_VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +65,14 @@ class RunnerState:
             return state
         try:
             text = (_read(path) or b"").decode("utf-8")
-            content = json.loads(text)
+            content = unseal(text)
             version, saved_identity = content["version"], dict(content["test"])
             if version != _VERSION:
                 raise ValueError(f"version must be {_VERSION}, got {version!r}")
             trials = [
                 SavedTrial(
                     _pair_of(_number, trial["lower_bounds"]),
-                    _pair_of(bool, trial["refuted"]),
+                    _pair_of(_verdict, trial["refuted"]),
                     trial["datasets_digest"],
                 )
                 for trial in content["trials"]
@@ -122,7 +124,7 @@ class RunnerState:
                 for saved in self._trials
             ],
         }
-        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        text = json.dumps(seal(content), indent=1) + "\n"
         try:
             write_atomically(self._path, text)
         except OSError as error:
@@ -132,38 +134,12 @@ class RunnerState:
         self._text = text
 
 
-def write_atomically(path: str, text: str) -> None:
-    """Writes a file beside its place and moves it there: readers see the old text or the new one.
-
-    Raises:
-      OSError: it cannot be written.
-    """
-    directory = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(prefix=".dvrenyi-", dir=directory)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # mkstemp makes private files; a result is an ordinary one.
-        os.chmod(temporary, _ordinary_mode())
-        os.replace(temporary, path)
-    except BaseException:
-        os.remove(temporary)
-        raise
-
-
 def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
         return None
-
-
-def _ordinary_mode() -> int:
-    # There is no way to read the mask but to set it.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _finite_or_text(value: float) -> float | str:
@@ -176,6 +152,12 @@ def _number(value: Any) -> float:
     if math.isnan(number):
         raise ValueError("a lower bound is NaN")
     return number
+
+
+def _verdict(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"a verdict must be true or false, got {value!r}")
+    return value
 
 
 def _pair_of(kind: Any, values: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ continued.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -22,7 +23,12 @@ import numpy as np
 from dvrenyi_plugin._validation import check_int, check_real
 from dvrenyi_plugin.audits.datasets import Records
 from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester, DpSgdAuditConfig, DpSgdAuditResult
-from dvrenyi_plugin.audits.model_training import ModelTrainer, Observations, train_both_worlds
+from dvrenyi_plugin.audits.model_training import (
+    ModelTrainer,
+    Observations,
+    check_observations,
+    train_both_worlds,
+)
 from dvrenyi_plugin.audits.observation_store import ObservationStore
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.report import AuditReport
@@ -39,6 +45,7 @@ from dvrenyi_plugin.bounds.limit import gaussian_pair
 from dvrenyi_plugin.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.interfaces import NeighboringDatasets, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.bound_tester import fewest_samples
 
 DIRECTIONS = ("with over without canary", "without over with canary")
 
@@ -112,7 +119,7 @@ def audit_dp_sgd_sequentially(
       store: keeps the models as they finish, and gives those it has.
 
     Raises:
-      ValueError: the pair is not neighbouring, observations that are not finite, a tester that needs all samples at
+      ValueError: the pair is not neighbouring, models that repeat each other, a tester that needs all samples at
         once, a futility_mu that keeps the claim, or a store that is damaged.
       OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
 
@@ -146,6 +153,9 @@ def audit_dp_sgd_sequentially(
             )
             training_seconds += time.perf_counter() - batch_start
             batches.append(batch)
+            # A batch by itself may be too small to show that models repeat each other.
+            observations = _joined(batches)
+            check_observations(mechanism, observations)
             trained_after.append(indices.stop)
             evidence.update(batch)
             progress.update(2 * len(indices))
@@ -156,10 +166,6 @@ def audit_dp_sgd_sequentially(
                 stopped = ALL_TRAINED
             elif plan is not None and evidence.is_futile(plan, left, sequential):
                 stopped = FUTILE
-    observations = Observations(
-        np.concatenate([batch.without for batch in batches]),
-        np.concatenate([batch.with_canary for batch in batches]),
-    )
     outcome = SequentialOutcome(
         stopped=stopped,
         models_after_batch=tuple(trained_after),
@@ -182,7 +188,7 @@ def audit_dp_sgd_sequentially(
         wall_seconds=time.perf_counter() - start,
         noise_free_shift=noise_free_shift,
         settings=dict(settings),
-        notes=tuple(notes) + evidence.notes(),
+        notes=tuple(notes) + observations.notes(),
         sequential=outcome,
     )
     return DpSgdAuditResult(report, observations)
@@ -243,14 +249,6 @@ class _Evidence:
             for direction, path in zip(DIRECTIONS, self._paths, strict=True)
         )
 
-    def notes(self) -> tuple[str, ...]:
-        if all(process.num_certifying[0] > 0 for process in self._processes):
-            return ()
-        return (
-            f"All {self._processes[0].num_pairs} models a world came before the first bet: they could not have refuted"
-            " any claim.",
-        )
-
     def results(self, seed: int) -> tuple[DirectionReport, DirectionReport]:
         first, second = (
             DirectionReport(direction, self._result(process, log_e_value, seed))
@@ -274,6 +272,9 @@ class _Evidence:
             alpha=process.alpha,
             num_fit=(seen1 - certify1, seen2 - certify2),
             num_certify=(certify1, certify2),
+            fewest_samples=fewest_samples(
+                functools.partial(process.can_reject, self._claim), process.num_pairs
+            ),
             seed=seed,
             details=MappingProxyType(
                 {
@@ -285,6 +286,13 @@ class _Evidence:
 
     def _log_e_values(self) -> tuple[float, ...]:
         return tuple(process.log_e_value(self._claim) for process in self._processes)
+
+
+def _joined(batches: Sequence[Observations]) -> Observations:
+    return Observations(
+        np.concatenate([batch.without for batch in batches]),
+        np.concatenate([batch.with_canary for batch in batches]),
+    )
 
 
 def _futility_plan(evidence: _Evidence, config: SequentialAuditConfig) -> RefutationPlan | None:

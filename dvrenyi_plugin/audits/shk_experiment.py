@@ -23,6 +23,7 @@ from dvrenyi_plugin.mechanisms.exponential_mechanism import (
     ExponentialMechanism,
     ExponentialMechanismConfig,
 )
+from dvrenyi_plugin.mechanisms.flow_mechanism import FlowMechanism
 from dvrenyi_plugin.mechanisms.grid_mechanism import GridMechanism
 from dvrenyi_plugin.mechanisms.langevin_mechanism import LangevinMechanism, LangevinMechanismConfig
 from dvrenyi_plugin.mechanisms.losses import (
@@ -120,14 +121,28 @@ def build_shk_experiment(config: ShkExperimentConfig) -> ShkExperiment:
         "alphas": config.alphas,
         "seed": mechanism_seed,
     }
-    settings = dataclasses.asdict(config) | {"num_records": num_records}
-    del settings["seed"]  # reported as the root of everything, not as a setting of this part
+    mechanism = _make_mechanism(config, common)
     return ShkExperiment(
-        mechanism=_make_mechanism(config, common),
+        mechanism=mechanism,
         pair=pair,
         tester_seed=tester_seed,
-        settings=settings,
+        settings=_settings(config, mechanism, num_records),
     )
+
+
+def _settings(
+    config: ShkExperimentConfig, mechanism: GridMechanism, num_records: int
+) -> dict[str, Any]:
+    """Returns what was used: defaults filled in, what the mechanism does not have left out."""
+    settings = dataclasses.asdict(config)
+    del settings["seed"]  # reported as the root of everything, not as a setting of this part
+    settings |= {"num_records": num_records, "cells": mechanism.grid.shape[0]}
+    if isinstance(mechanism, FlowMechanism):
+        flow = mechanism.config.flow_config(mechanism.dynamics)
+        settings["num_steps"] = flow.steps_for(config.run_time)
+    else:
+        del settings["run_time"], settings["num_steps"]
+    return settings
 
 
 def check_record_neighbours(dataset1: Any, dataset2: Any) -> None:

@@ -9,14 +9,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dvrenyi_plugin.audits.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.audits.report_parts import (
     AuditClaim,
     DirectionReport,
     jsonable,
     library_versions,
     plain_fields,
+    too_few_notes,
 )
-from dvrenyi_plugin.audits.report_text import cell, describe_claim, number, table, verdict
+from dvrenyi_plugin.audits.report_text import (
+    aligned,
+    describe_claim,
+    number,
+    setting_rows,
+    table,
+    verdict,
+)
 from dvrenyi_plugin.flows.certificate import Certificate
 
 _APPROXIMATE_DP_FRACTIONS = (0.25, 0.5, 0.75)
@@ -121,6 +130,11 @@ class ShkAuditReport:
         """Larger of both directions' exact divergences of the program as run, at the deciding order."""
         return max(self.deciding.exact_divergences)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know about the audit's strength, in sentences."""
+        return too_few_notes(self.directions, self.num_samples, "releases a dataset")
+
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
         return verdict(self.refuted)
@@ -151,6 +165,7 @@ class ShkAuditReport:
             ],
             "certificate": self._certificate_content(),
             "utility": self.utility,
+            "notes": self.notes,
             "settings": self.settings,
             "versions": self.versions,
             "wall_seconds": self.wall_seconds,
@@ -175,15 +190,15 @@ class ShkAuditReport:
                 f"{number(self.utility.expected_excess_loss)}, of the exponential mechanism"
                 f" {number(self.utility.target_excess_loss)}",
             ),
+            *(("note", note) for note in self.notes),
         ]
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+        return aligned(lines)
 
-    def to_markdown(self, plots: Mapping[str, str] | None = None) -> str:
-        """Returns the report as markdown.
+    def to_markdown(self, gallery: Gallery = NO_PICTURES) -> str:
+        """Returns the report as Markdown.
 
         Args:
-          plots: captions to file names, relative to the report.
+          gallery: pictures beside the report.
         """
         certificate = self._certificate_content()
         sections = [
@@ -205,7 +220,8 @@ class ShkAuditReport:
             "The claim is an upper bound from a theorem, for all neighbouring datasets. The exact divergence is of this"
             " pair, computed from the laws on the grid. The point estimate is what a critic read off the samples. Only"
             " the lower bound carries a confidence statement, and only it decides the verdict.",
-            *(f"![{caption}]({name})" for caption, name in (plots or {}).items()),
+            *(f"Note: {note}" for note in self.notes),
+            *gallery.to_markdown(),
             "## Orders and directions",
             "The failure probability is divided over orders and directions.",
             table(
@@ -255,14 +271,14 @@ class ShkAuditReport:
             table(
                 ("setting", "value"),
                 [
-                    ("seed", str(self.seed)),
-                    *((name, cell(value)) for name, value in self.settings.items()),
+                    ("seed", self.seed),
+                    *setting_rows(self.settings),
                 ],
             ),
             "## Versions and time",
             table(
                 ("what", "value"),
-                [*self.versions.items(), ("whole audit / s", f"{self.wall_seconds:.1f}")],
+                [*self.versions.items(), ("drawing and testing / s", f"{self.wall_seconds:.1f}")],
             ),
         ]
         return "\n\n".join(sections) + "\n"

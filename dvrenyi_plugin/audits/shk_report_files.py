@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dvrenyi_plugin.audits.plots import plot_bound, save_figure
+from dvrenyi_plugin.audits.pictures import Picture, draw_pictures
+from dvrenyi_plugin.audits.plots import plot_bound
 from dvrenyi_plugin.audits.shk_audit import ShkAuditResult
 from dvrenyi_plugin.audits.shk_plots import (
+    FlowCurves,
     flow_curves,
     plot_densities,
     plot_distance_to_target,
@@ -18,6 +22,9 @@ from dvrenyi_plugin.audits.shk_plots import (
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.flow_mechanism import FlowMechanism
 from dvrenyi_plugin.mechanisms.grid_mechanism import GridMechanism
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def write_shk_report_files(
@@ -28,7 +35,8 @@ def write_shk_report_files(
 ) -> None:
     """Writes observations.npz, the pictures, report.md and, last, report.json into an existing folder.
 
-    A mechanism without a flow (the exponential mechanism) has the picture of the bound only.
+    A mechanism without a flow (the exponential mechanism) has the picture of the bound only. Instead of a picture that
+    cannot be drawn the report has a line that says so.
 
     Raises:
       OSError: a file cannot be written.
@@ -38,20 +46,31 @@ def write_shk_report_files(
         dataset1=result.samples1,
         dataset2=result.samples2,
     )
-    save_figure(plot_bound(result.report), os.path.join(directory, "bound.png"))
-    plots = {"Claim, point estimate and certified lower bound": "bound.png"}
+    pictures = [
+        Picture(
+            "bound.png",
+            "Claim, point estimate and certified lower bound",
+            lambda: plot_bound(result.report),
+        )
+    ]
     if isinstance(mechanism, FlowMechanism):
-        curves = flow_curves(mechanism, pair)
-        for name, caption, figure in (
-            ("densities.png", "Density of the release over time", plot_densities(curves)),
-            ("log_ratio.png", "Log ratio over time under its envelopes", plot_log_ratio(curves)),
-            ("kl.png", "Distance to the target over time", plot_distance_to_target(curves)),
-        ):
-            save_figure(figure, os.path.join(directory, name))
-            plots[caption] = name
+        curves = functools.cache(lambda: flow_curves(mechanism, pair))
+        pictures += [
+            Picture(name, caption, functools.partial(_draw, plot, curves))
+            for name, caption, plot in (
+                ("densities.png", "Density of the release over time", plot_densities),
+                ("log_ratio.png", "Log ratio over time under its envelopes", plot_log_ratio),
+                ("kl.png", "Distance to the target over time", plot_distance_to_target),
+            )
+        ]
+    gallery = draw_pictures(pictures, directory)
     for name, text in (
-        ("report.md", result.report.to_markdown(plots)),
+        ("report.md", result.report.to_markdown(gallery)),
         ("report.json", result.report.to_json()),
     ):
         with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _draw(plot: Callable[[FlowCurves], Figure], curves: Callable[[], FlowCurves]) -> Figure:
+    return plot(curves())

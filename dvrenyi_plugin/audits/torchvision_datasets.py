@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._extras import missing_extra
+from dvrenyi_plugin.audits.dataset_files import check_data_file
+
 # Those that torchvision reads without unpickling (its CIFAR classes unpickle) and that need no setting but
 # their folder, the training part where there are parts.
 TORCHVISION_NAMES = ("MNIST", "FashionMNIST", "KMNIST", "USPS", "SVHN", "STL10", "ImageFolder")
@@ -44,10 +47,15 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
     try:
         from torchvision import datasets
     except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
-        raise ImportError(
-            f"dataset torchvision:{name} needs a torchvision that fits torch: pip install"
-            f" dvrenyi_plugin[torchvision] ({error})"
+        raise missing_extra(
+            f"dataset torchvision:{name}", "a torchvision that fits torch", "torchvision", error
         ) from error
+    for folder, _, files in os.walk(data_dir):
+        for file in files:
+            # A pipe or a device would keep torchvision's readers waiting.
+            path = os.path.join(folder, file)
+            if os.path.exists(path):
+                check_data_file(path)
     try:
         records = getattr(datasets, name)(root=data_dir)
         # Each record is asked for once: a folder's image is decoded whenever it is.

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import math
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from absl import flags
 
+from dvrenyi_plugin import __version__
+from dvrenyi_plugin._text import escape
+
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
+OVERWRITE_MEANING = "replace a report of other settings in output_dir"
+# Flags that say where and how something is computed and shown, and not what.
+_NOT_SETTINGS = (
+    *("help", "version", "quiet", "json", "output_dir", "overwrite", "fail_on_violation"),
+    *("num_workers", "backend", "scheduler", "store", "resume"),
+)
+
+
+class StoppedBySignal(KeyboardInterrupt):
+    """The system asked this program to end; all that handles Ctrl-C handles this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a program has to say when it is done.
+
+    Attributes:
+      summary: for the terminal, of escaped lines.
+      document: the same and more as one JSON document.
+      exit_status: of the program.
+    """
+
+    summary: str
+    document: str
+    exit_status: int = EXIT_OK
 
 
 class ProgramFlags:
@@ -40,18 +78,37 @@ class ProgramFlags:
         """Adds a flag that holds words with commas between."""
         flags.DEFINE_list(name, list(default), meaning, flag_values=self.values)
 
+    def orders(self, default: Sequence[str], meaning: str) -> None:
+        """Adds the flag --alphas for Rényi orders, which also goes by the name --alpha."""
+        self.words("alphas", default, meaning)
+        flags.DEFINE_alias("alpha", "alphas", flag_values=self.values)
+
+
+def real_numbers(name: str, words: Sequence[str]) -> tuple[float, ...]:
+    """Returns the numbers that a flag's words say.
+
+    Raises:
+      ValueError: a word is no number.
+    """
+    try:
+        return tuple(float(word) for word in words)
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas between, got {words!r}") from None
+
 
 def run_command(
     name: str,
     description: str,
     flag_values: flags.FlagValues,
-    body: Callable[[flags.FlagValues], int],
+    body: Callable[[flags.FlagValues], Outcome],
     argv: Sequence[str],
 ) -> int:
-    """Returns a program's exit status: the body's, 0 after --help, 1 after an error in what was asked.
+    """Returns a program's exit status: the body's, 0 after --help and --version, 1 after an error in what was asked.
 
     Such an error (a bad flag, ValueError, ImportError, OSError or too little memory) becomes one line on standard error. Any
-    other exception is a fault of ours and keeps its traceback.
+    other exception is a fault of ours and keeps its traceback. SIGTERM and SIGHUP end the body as Ctrl-C does, with status 128
+    and the signal's number. Standard output holds what --help, --version, the summary or, with --json, the document says, and
+    nothing else.
 
     Args:
       name: of the program, for messages.
@@ -60,7 +117,7 @@ def run_command(
       body: does the work with the parsed flags.
       argv: program name and arguments.
     """
-    flags.DEFINE_bool("help", False, "print this text and exit", flag_values=flag_values)
+    _define_common_flags(flag_values)
     try:
         positional = flag_values(list(argv))[1:]
         if flag_values["help"].value:
@@ -70,20 +127,81 @@ def run_command(
             ]
             print("\n".join([description, *flag_lines]))
             return EXIT_OK
+        if flag_values["version"].value:
+            print(f"{name} {__version__}")
+            return EXIT_OK
         if positional:
             raise flags.Error(f"only flags are taken, got {' '.join(positional)!r}")
-        return body(flag_values)
+        with contextlib.redirect_stdout(sys.stderr), _signals_as_interrupts():
+            outcome = body(flag_values)
+        if flag_values["json"].value:
+            print(outcome.document.rstrip("\n"))
+        elif not flag_values["quiet"].value:
+            print(outcome.summary)
+        return outcome.exit_status
     except (flags.Error, ValueError, ImportError, OSError) as error:
         print(f"{name}: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
     except MemoryError as error:
         print(f"{name}: not enough memory for this: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted, no report was written", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        ended, status = "interrupted", EXIT_INTERRUPTED
+        if isinstance(interrupt, StoppedBySignal):
+            ended = f"stopped by {signal.Signals(interrupt.number).name}"
+            status = 128 + interrupt.number
+        kept = escape(interrupt)
+        message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
+        print(f"{name}: {message}", file=sys.stderr)
+        return status
+
+
+def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:
+    """Returns a program's name and those of its flags that decide its result, as plain JSON values."""
+    settings: dict[str, Any] = {"program": name}
+    for flag in sorted(set(flag_values) - set(_NOT_SETTINGS)):
+        value = flag_values[flag].value
+        is_text = isinstance(value, float) and not math.isfinite(value)
+        settings[flag] = str(value) if is_text else value
+    return settings
+
+
+@contextlib.contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    # What is ignored (nohup) or handled by the program around this one is left to it.
+    caught = [
+        number
+        for number in (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    if threading.current_thread() is not threading.main_thread():
+        caught = []
+
+    def stop(number: int, frame: object) -> None:
+        # What follows is the cleaning up, which a second signal must not interrupt.
+        for other in caught:
+            signal.signal(other, signal.SIG_IGN)
+        raise StoppedBySignal(number)
+
+    for number in caught:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def one_line(error: BaseException) -> str:
     """Returns an error's message on one line, or its class if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return escape(error) or type(error).__name__
+
+
+def _define_common_flags(flag_values: flags.FlagValues) -> None:
+    for name, short_name, meaning in (
+        ("help", "h", "print this text and exit"),
+        ("version", None, "print the version and exit"),
+        ("quiet", "q", "print nothing but errors and what --json asks for"),
+        ("json", None, "print the result as one JSON document in place of the summary"),
+    ):
+        flags.DEFINE_bool(name, False, meaning, short_name=short_name, flag_values=flag_values)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import shutil
-import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
+from dvrenyi_plugin._files import scratch_folder
+from dvrenyi_plugin._sealed_json import seal, unseal
+
+# What a result was made with: another one does not replace it silently.
+SETTINGS_FILE = "settings.json"
 # Everything that the report of an audit may consist of, whichever program wrote it.
 REPORT_PARTS = (
     *("report.json", "report.md", "observations.npz", "losses.png", "bound.png", "evidence.png"),
-    *("densities.png", "log_ratio.png", "kl.png"),
+    *("densities.png", "log_ratio.png", "kl.png", SETTINGS_FILE),
 )
 
 
 @contextlib.contextmanager
 def staged_output(
-    output_dir: str, marker: str, parts: Collection[str] = REPORT_PARTS
+    output_dir: str,
+    marker: str,
+    parts: Collection[str] = REPORT_PARTS,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
 ) -> Iterator[str]:
     """Gives a fresh folder whose files move into `output_dir` when the block ends without an exception.
 
@@ -26,15 +36,17 @@ def staged_output(
     in one step. In an existing one, files of the same names are replaced. Where there is a `marker`, and so an
     earlier result, those of `parts` that the new result does not have are removed: an old picture would pass
     for one of the new result's. Others are left alone. `marker` is removed first and moved last: whoever sees
-    it sees a complete result.
+    it sees a complete result. What a killed process left of such folders is removed.
 
     Args:
       output_dir: may exist or not; missing parents are made at the end.
       marker: name of the file that completes the result.
       parts: names of all files that such a result may consist of.
+      settings: plain values that decide the result, kept beside it in `SETTINGS_FILE`. None keeps nothing.
+      overwrite: replace a result of other settings, or of unknown ones.
 
     Raises:
-      ValueError: output_dir is empty, or is a file.
+      ValueError: output_dir is empty, is a file, or holds a result of other settings.
       OSError: it cannot be written.
     """
     if not output_dir:
@@ -42,23 +54,48 @@ def staged_output(
     target = os.path.abspath(output_dir)
     if os.path.lexists(target) and not os.path.isdir(target):
         raise ValueError(f"output_dir must be a folder, got the file {output_dir!r}")
+    if settings is not None and not overwrite and os.path.lexists(os.path.join(target, marker)):
+        _check_settings(output_dir, settings)
     exists = os.path.isdir(target)
-    try:
-        staging = tempfile.mkdtemp(
-            prefix=".dvrenyi-", dir=target if exists else _existing_ancestor(target)
-        )
-    except OSError as error:
-        raise OSError(f"output_dir {output_dir!r} cannot be written: {error.strerror}") from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            staging = stack.enter_context(
+                scratch_folder(target if exists else _existing_ancestor(target))
+            )
+        except OSError as error:
+            raise OSError(
+                f"output_dir {output_dir!r} cannot be written: {error.strerror}"
+            ) from error
         yield staging
+        if settings is not None:
+            with open(os.path.join(staging, SETTINGS_FILE), "w", encoding="utf-8") as file:
+                file.write(json.dumps(seal(settings), indent=1) + "\n")
         if os.path.isdir(target):  # It may have been made while the block ran.
             _move_files(staging, target, marker, parts)
         else:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.chmod(staging, 0o777 & ~_umask())
             os.rename(staging, target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _check_settings(output_dir: str, settings: Mapping[str, Any]) -> None:
+    """Raises ValueError unless the result in a folder is one of these settings."""
+    try:
+        with open(os.path.join(output_dir, SETTINGS_FILE), encoding="utf-8") as file:
+            before = unseal(file.read())
+    except (OSError, ValueError):
+        differences = "of settings that are not known"
+    else:
+        names = [n for n in {**before, **settings} if before.get(n) != settings.get(n)]
+        if not names:
+            return
+        differences = "of other settings: " + ", ".join(
+            f"{name} {before.get(name)!r} and not {settings.get(name)!r}" for name in names[:4]
+        )
+    raise ValueError(
+        f"output_dir {output_dir!r} holds a report {differences}; choose another folder, or replace it with"
+        " --overwrite"
+    )
 
 
 def _existing_ancestor(path: str) -> str:

@@ -3,19 +3,30 @@
 Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and writes
 report.json, report.md, observations.npz and pictures into --output_dir. Models are kept as they finish: a
 run that was interrupted goes on from them when it is started again. Exit status: 0; 1 after an error; with
---fail_on_violation, 2 when the claim is refuted.
+--fail_on_violation, 2 when the claim is refuted; 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import sys
 from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, ProgramFlags, run_command
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.binaries._command import (
+    EXIT_OK,
+    EXIT_REFUTED,
+    OVERWRITE_MEANING,
+    Outcome,
+    ProgramFlags,
+    real_numbers,
+    run_command,
+    settings_of,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_dpsgd"
@@ -60,7 +71,7 @@ def define_flags() -> flags.FlagValues:
         "none",
         "breaks the training and not the claim: no_clipping, noise_every_fourth_step, mean_by_private_count",
     )
-    program.real("alpha", 2.0, "Renyi order at which the claim is tested")
+    program.orders(["2"], "Renyi order at which the claim is tested, one")
     program.real("failure_probability", 0.05, "of the whole audit, over both directions")
     program.real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
     program.text(
@@ -83,6 +94,9 @@ def define_flags() -> flags.FlagValues:
         "initial_weights",
         "worst_case",
         "worst_case (pretrained on records that are not audited), random, or a state_dict file",
+    )
+    program.whole(
+        "max_pretraining_records", 10_000, "most records that the initial model is pretrained on"
     )
     program.text(
         "engine",
@@ -126,6 +140,7 @@ def define_flags() -> flags.FlagValues:
     )
     program.whole("seed", 0, "root of every random stream")
     program.text("output_dir", None, "folder for the report; required")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
     return program.values
 
@@ -144,8 +159,14 @@ def run() -> None:
     sys.exit(main(sys.argv))
 
 
-def _audit(values: flags.FlagValues) -> int:
-    with staged_output(values.output_dir or "", marker="report.json") as staging:
+def _audit(values: flags.FlagValues) -> Outcome:
+    alpha = _one_order(values.alphas)
+    with staged_output(
+        values.output_dir or "",
+        marker="report.json",
+        settings=settings_of(_NAME, values),
+        overwrite=values.overwrite,
+    ) as staging:
         # Torch and opacus take seconds to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, audit_dp_sgd
         from dvrenyi_plugin.audits.dp_sgd_experiment import (
@@ -174,7 +195,7 @@ def _audit(values: flags.FlagValues) -> int:
                 models_per_task=10 if values.engine == "ensemble" else 1,
                 backend=values.backend,
                 scheduler=values.scheduler,
-                show_progress=True,
+                show_progress=not values.quiet,
             ),
             num_canaries=values.num_canaries,
             seed=values.seed,
@@ -193,18 +214,22 @@ def _audit(values: flags.FlagValues) -> int:
                 delta=values.delta,
                 noise_scale=values.noise_scale,
                 defect=values.defect,
-                alpha=values.alpha,
+                alpha=alpha,
                 learning_rate=values.learning_rate,
                 canary=values.canary,
                 canary_label=values.canary_label,
                 num_canaries=values.num_canaries,
                 observe=values.observe,
                 initial_weights=values.initial_weights,
+                max_pretraining_records=values.max_pretraining_records,
                 engine=values.engine,
                 device=values.device,
                 tester=values.tester,
                 seed=values.seed,
-            )
+            ),
+            keep_in=os.path.dirname(values.store) or "." if values.store else values.output_dir,
+            resume=values.resume,
+            show_progress=True,
         )
         audit = (
             functools.partial(audit_dp_sgd_sequentially, sequential=batches)
@@ -216,7 +241,7 @@ def _audit(values: flags.FlagValues) -> int:
         with open_store(
             values.store, values.output_dir, mechanism, experiment.pair, resume=values.resume
         ) as store:
-            if store.count() and values.resume:
+            if store.count() and values.resume and not values.quiet:
                 _say(f"{store.count()} models of this experiment were kept in {store.path}")
             try:
                 result = audit(
@@ -230,18 +255,29 @@ def _audit(values: flags.FlagValues) -> int:
                     notes=experiment.notes,
                     store=store,
                 )
-            except KeyboardInterrupt:
-                _say(f"{store.count()} models are kept in {store.path}; the same command goes on")
+            except KeyboardInterrupt as interrupt:
+                kept = f"{store.count()} models are kept in {store.path}"
+                interrupt.args = (f"{kept}, the same command goes on",)
                 raise
         write_report_files(result, staging)
-    print(result.report.summary())
-    print(f"report                   {values.output_dir}/report.md")
-    refuted = result.report.refuted
-    return EXIT_REFUTED if refuted and values.fail_on_violation else EXIT_OK
+    report = result.report
+    failed = report.refuted and values.fail_on_violation
+    return Outcome(
+        f"{report.summary()}\nreport                   {escape(values.output_dir)}/report.md",
+        report.to_json(),
+        EXIT_REFUTED if failed else EXIT_OK,
+    )
+
+
+def _one_order(words: Sequence[str]) -> float:
+    orders = real_numbers("alphas", words)
+    if len(orders) != 1:
+        raise ValueError(f"alphas must be one order for this audit, got {words!r}")
+    return orders[0]
 
 
 def _say(message: str) -> None:
-    print(f"{_NAME}: {message}", file=sys.stderr)
+    print(f"{_NAME}: {escape(message)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,17 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, EXIT_REFUTED, ProgramFlags, run_command
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.binaries._command import (
+    EXIT_OK,
+    EXIT_REFUTED,
+    OVERWRITE_MEANING,
+    Outcome,
+    ProgramFlags,
+    real_numbers,
+    run_command,
+    settings_of,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_shk"
@@ -47,7 +57,7 @@ def define_flags() -> flags.FlagValues:
     program.real("run_time", 6.0, "flow time t")
     program.whole("num_steps", None, "steps of the splitting; unset: ten a unit of time")
     program.whole("cells", None, "grid cells of every axis; unset: the dimension decides")
-    program.words("alphas", ["2"], "Renyi orders at which the claim is tested")
+    program.orders(["2"], "Renyi orders at which the claim is tested, commas between")
     program.text("tester", "sequential", "sequential, dv or threshold")
     program.whole("num_samples", 20_000, "releases a dataset")
     program.real(
@@ -55,6 +65,7 @@ def define_flags() -> flags.FlagValues:
     )
     program.whole("seed", 0, "root of every random stream")
     program.text("output_dir", None, "folder for the report; required")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
     return program.values
 
@@ -73,11 +84,16 @@ def run() -> None:
     sys.exit(main(sys.argv))
 
 
-def _audit(values: flags.FlagValues) -> int:
-    alphas = _orders(values.alphas)
+def _audit(values: flags.FlagValues) -> Outcome:
+    alphas = real_numbers("alphas", values.alphas)
     if values.tester not in _TESTERS:
         raise ValueError(f"tester must be one of {', '.join(_TESTERS)}, got {values.tester!r}")
-    with staged_output(values.output_dir or "", marker="report.json") as staging:
+    with staged_output(
+        values.output_dir or "",
+        marker="report.json",
+        settings=settings_of(_NAME, values),
+        overwrite=values.overwrite,
+    ) as staging:
         # scipy and the testers take a second to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig, audit_grid_mechanism
         from dvrenyi_plugin.audits.shk_experiment import ShkExperimentConfig, build_shk_experiment
@@ -111,23 +127,19 @@ def _audit(values: flags.FlagValues) -> int:
             settings=experiment.settings | {"tester": values.tester},
         )
         write_shk_report_files(result, experiment.mechanism, experiment.pair, staging)
-    print(result.report.summary())
-    print(f"report                 {values.output_dir}/report.md")
-    refuted = result.report.refuted
-    return EXIT_REFUTED if refuted and values.fail_on_violation else EXIT_OK
+    report = result.report
+    failed = report.refuted and values.fail_on_violation
+    return Outcome(
+        f"{report.summary()}\nreport                 {escape(values.output_dir)}/report.md",
+        report.to_json(),
+        EXIT_REFUTED if failed else EXIT_OK,
+    )
 
 
 def _make_tester(name: str, seed: int, privacy_property: Any) -> Any:
     testers = importlib.import_module("dvrenyi_plugin.testers")
     config = getattr(testers, f"{_TESTERS[name]}Config")
     return getattr(testers, _TESTERS[name])(config(privacy_property=privacy_property, seed=seed))
-
-
-def _orders(words: Sequence[str]) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in words)
-    except ValueError:
-        raise ValueError(f"alphas must be numbers with commas between, got {words!r}") from None
 
 
 if __name__ == "__main__":

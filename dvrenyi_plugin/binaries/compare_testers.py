@@ -2,7 +2,8 @@
 
 Writes comparison.csv, .md, .html and .json into --output_dir, and a row a cell into rows.jsonl as soon as it ends: run the same
 command again to go on after an interruption. DP-Auditorium's testers are included where it is installed. Add your own mechanisms
-and testers with --extra_module=path.py. Exit status: 0; 1 after an error; 130 when interrupted.
+and testers with --extra_module=path.py. Exit status: 0; 1 after an error, or when cells ended without a result (unless
+--allow_failures); 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_INTERRUPTED, EXIT_OK, run_command
+from dvrenyi_plugin._text import escape
+from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, run_command
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -57,6 +59,7 @@ def define_flags() -> flags.FlagValues:
     switch("quick", False, "a small comparison of the fast testers, minutes at most")
     switch("dp_auditorium", True, "include DP-Auditorium's testers where it is installed")
     switch("retry_failed", False, "run cells again that ended without a result")
+    switch("allow_failures", False, "exit with status 0 although cells ended without a result")
     flags.DEFINE_multi_string(
         "extra_module",
         [],
@@ -83,9 +86,9 @@ def run() -> None:
     sys.exit(main(sys.argv))
 
 
-def _compare(values: flags.FlagValues) -> int:
+def _compare(values: flags.FlagValues) -> Outcome:
     from dvrenyi_plugin.audits.comparison import ComparisonConfig, run_comparison
-    from dvrenyi_plugin.audits.comparison_files import write_comparison_files
+    from dvrenyi_plugin.audits.comparison_files import to_json, write_comparison_files
     from dvrenyi_plugin.audits.comparison_tables import verdict_lines
 
     modules = list(values.extra_module)
@@ -104,17 +107,21 @@ def _compare(values: flags.FlagValues) -> int:
         **_scope(values, modules),
     )
     try:
-        comparison = run_comparison(config, on_progress=_report)
-    except KeyboardInterrupt:
+        comparison = run_comparison(config, on_progress=None if values.quiet else _report)
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = ("finished cells are kept, run the same command to go on",)
+        raise
+    write_comparison_files(comparison, config.output_dir)
+    lines = [escape(line) for line in verdict_lines(comparison)]
+    lines.append(f"page  {escape(config.output_dir)}/comparison.html")
+    failed = comparison.num_failed and not values.allow_failures
+    if failed:
         print(
-            f"{_NAME}: interrupted; finished cells are kept, run the same command to go on",
+            f"{_NAME}: {comparison.num_failed} of {len(comparison.rows)} cells ended without a result:"
+            " --retry_failed runs them again, --allow_failures accepts them",
             file=sys.stderr,
         )
-        return EXIT_INTERRUPTED
-    write_comparison_files(comparison, config.output_dir)
-    print("\n".join(verdict_lines(comparison)))
-    print(f"page  {config.output_dir}/comparison.html")
-    return EXIT_OK
+    return Outcome("\n".join(lines), to_json(comparison), EXIT_ERROR if failed else EXIT_OK)
 
 
 def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
@@ -158,7 +165,7 @@ def _report(done: int, planned: int, result: Any) -> None:
     key = result.key
     state = result.status if not result.message else f"{result.status}: {result.message}"
     print(
-        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {state}",
+        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {escape(state)}",
         file=sys.stderr,
         flush=True,
     )

@@ -2,7 +2,7 @@
 
 Prints, for a claim of mu-Gaussian DP and each Renyi order: how many models a world refute the claim if the true mu is larger
 (--true_mu, or --noise_scale), and how many certify a fraction of the claim if it is exactly true. With --output_dir, also
-writes plan.json and plan.md. Exit status: 0; 1 after an error.
+writes plan.json and plan.md. Say with --sequential whether the audit will train in batches. Exit status: 0; 1 after an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import EXIT_OK, ProgramFlags, run_command
+from dvrenyi_plugin.binaries._command import (
+    OVERWRITE_MEANING,
+    Outcome,
+    ProgramFlags,
+    real_numbers,
+    run_command,
+    settings_of,
+)
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "plan_audit"
@@ -31,7 +38,7 @@ def define_flags() -> flags.FlagValues:
     program.real(
         "noise_scale", None, "part of the claimed noise that is really added; 0.5 when unset"
     )
-    program.words("alpha", ["1.25", "2", "4"], "Renyi orders, commas between")
+    program.orders(["1.25", "2", "4"], "Renyi orders, commas between")
     program.real("failure_probability", 0.05, "of the whole audit")
     program.whole(
         "num_statements", 2, "bounds that share the failure probability: 2 for both directions"
@@ -43,7 +50,14 @@ def define_flags() -> flags.FlagValues:
         ["100", "250", "500", "1000"],
         "models a world at which the probability to refute is shown",
     )
+    program.switch(
+        "sequential",
+        False,
+        "plan an audit in batches that stops once it refutes, as with its --sequential",
+    )
+    program.whole("batch_models", 20, "with --sequential: models a world between two looks")
     program.text("output_dir", None, "folder for plan.json and plan.md")
+    program.switch("overwrite", False, OVERWRITE_MEANING)
     return program.values
 
 
@@ -61,28 +75,37 @@ def run() -> None:
     sys.exit(main(sys.argv))
 
 
-def _plan(values: flags.FlagValues) -> int:
+def _plan(values: flags.FlagValues) -> Outcome:
     # scipy takes a moment to load: not for --help.
     from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
+    from dvrenyi_plugin.audits.report_parts import jsonable
 
     plan = plan_audit(
         AuditPlanConfig(
             mu=values.mu,
             true_mu=_true_mu(values.mu, values.true_mu, values.noise_scale),
-            alphas=_numbers("alpha", values.alpha),
+            alphas=real_numbers("alphas", values.alphas),
             failure_probability=values.failure_probability,
             num_statements=values.num_statements,
             fraction=values.fraction,
-            powers=_numbers("power", values.power),
+            powers=real_numbers("power", values.power),
             num_models=_counts("num_models", values.num_models),
+            sequential=values.sequential,
+            batch_models=values.batch_models,
         )
     )
+    document = json.dumps(jsonable(plan.to_dict()), indent=2, allow_nan=False) + "\n"
     if values.output_dir is not None:
-        with staged_output(values.output_dir, marker="plan.json", parts=()) as staging:
+        with staged_output(
+            values.output_dir,
+            marker="plan.json",
+            parts=(),
+            settings=settings_of(_NAME, values),
+            overwrite=values.overwrite,
+        ) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
-            _write(os.path.join(staging, "plan.json"), json.dumps(plan.to_dict(), indent=2) + "\n")
-    print(plan.to_markdown(), end="")
-    return EXIT_OK
+            _write(os.path.join(staging, "plan.json"), document)
+    return Outcome(plan.to_markdown().rstrip("\n"), document)
 
 
 def _true_mu(mu: float, true_mu: float | None, noise_scale: float | None) -> float:
@@ -94,13 +117,6 @@ def _true_mu(mu: float, true_mu: float | None, noise_scale: float | None) -> flo
     if not scale > 0.0:
         raise ValueError(f"noise_scale must be a finite number > 0, got {scale!r}")
     return mu / scale
-
-
-def _numbers(name: str, words: Sequence[str]) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in words)
-    except ValueError:
-        raise ValueError(f"{name} must be numbers with commas between, got {words!r}") from None
 
 
 def _counts(name: str, words: Sequence[str]) -> tuple[int, ...]:

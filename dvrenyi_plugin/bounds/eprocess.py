@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,13 @@ from dvrenyi_plugin._validation import (
 )
 from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.bounds.growth_optimal import best_bets, interpolate_bets, log_factors
+from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter as LogRatioFitter
+from dvrenyi_plugin.bounds.guarded_fit import guarded_fit
+from dvrenyi_plugin.bounds.limit import largest_rate
 from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
 
-LogRatioFitter = Callable[[Array, Array], tuple[LogRatio, str]]
-
+# Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
+STREAM_WARM_UP = 30
 # Steps of 2%: at 50,000 pairs the sampling error of the bound is about as large.
 DEFAULT_EPSILONS = np.geomspace(1e-3, 60.0, 557)
 # A claim is tested a hair above itself, so that rejecting this null means a bound above the claim.
@@ -75,8 +78,9 @@ class GrowthOptimalEProcess:
       claims: further epsilons to test, each >= 0; a claim is exceeded by `lower_bound` exactly when its own
         null, and every smaller one of the grid, is rejected.
       epsilons: shape (k,), increasing positive grid of nulls.
-      fit: returns an estimate of log dQ/dP from past samples, and its name. The estimate must treat its rows one
-        by one: a value that depends on the other rows would look ahead.
+      fit: returns an estimate of log dQ/dP from past samples, (n, d) -> (n,), and its name. The estimate must treat
+        its rows one by one: a value that depends on the other rows would look ahead. Whenever one that is not this
+        package's gives values, they are checked for it, see `RowByRow`.
       warm_up: pairs seen before the first bet, >= 2.
       refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this factor, > 1.
       num_cells: values of the log ratio that are told apart, >= 2; by default more as more pairs are seen.
@@ -94,18 +98,18 @@ class GrowthOptimalEProcess:
         claims: Sequence[float] = (),
         epsilons: Array | None = None,
         fit: LogRatioFitter = fit_log_ratio,
-        warm_up: int = 30,
+        warm_up: int = STREAM_WARM_UP,
         refit_ratio: float = 1.45,
         num_cells: int | None = None,
     ) -> None:
         self._alpha = check_order(alpha)
         self._failure_probability = check_failure_probability(failure_probability)
-        self._fit = fit
+        self._fit = guarded_fit(fit)
         self._refit_ratio = check_real("refit_ratio", refit_ratio, above=1.0)
         self._num_cells = (
             None if num_cells is None else check_int("num_cells", num_cells, at_least=2)
         )
-        self._next_fit = check_int("warm_up", warm_up, at_least=2)
+        self._warm_up = self._next_fit = check_int("warm_up", warm_up, at_least=2)
         grid = _check_grid(DEFAULT_EPSILONS if epsilons is None else epsilons)
         exact = [
             max(check_epsilon(claim, "claims") * (1.0 + _CLAIM_MARGIN), _CLAIM_MARGIN)
@@ -117,7 +121,7 @@ class GrowthOptimalEProcess:
         self._rejected = np.zeros(self._epsilons.size, dtype=bool)
         self._past: tuple[_Samples, _Samples] = (_Samples(), _Samples())
         self._waiting: tuple[_Samples, _Samples] = (_Samples(), _Samples())
-        self._blocks_seen = 0
+        self._observed = self._blocks_seen = 0
         self._bettor: _Bettor | None = None
         self._family: str | None = None
 
@@ -184,7 +188,7 @@ class GrowthOptimalEProcess:
             self._past, (("samples_q", samples_q), ("samples_p", samples_p)), strict=True
         ):
             past.append(check_samples(name, samples, min_samples=1))
-        self._blocks_seen = min(map(len, self._past))
+        self._observed = self._blocks_seen = min(map(len, self._past))
 
     @property
     def alpha(self) -> float:
@@ -215,6 +219,14 @@ class GrowthOptimalEProcess:
     def num_pairs(self) -> int:
         """Blocks of samples seen so far."""
         return self._blocks_seen
+
+    def can_reject(self, epsilon: float, num_pairs: float) -> bool:
+        """Returns whether any samples at all could reject "D_alpha <= epsilon" within so many pairs from the start.
+
+        Those of `observe` count too. Where the answer is no, the lower bound stays below epsilon whatever the laws are.
+        """
+        bets = num_pairs - max(self._warm_up, self._observed)
+        return bets * largest_rate(self._alpha, epsilon) >= self._log_threshold
 
     @property
     def num_certifying(self) -> tuple[int, int]:
@@ -431,7 +443,7 @@ def most_promising_order(
         raise ValueError(
             f"alphas and epsilons must have one length >= 1, got {len(alphas)} and {len(epsilons)}"
         )
-    log_ratio = fit(q, p)[0]
+    log_ratio = guarded_fit(fit)(q, p)[0]
     values_q, values_p = log_ratio(q), log_ratio(p)
     nodes, counts = np.unique(np.concatenate([values_q, values_p]), return_inverse=True)
     weights_q = np.bincount(counts[: len(q)], minlength=nodes.size) / len(q)

@@ -2,11 +2,4 @@
 
 from dvrenyi_plugin._lazy import lazy_exports
 
-__getattr__, __all__ = lazy_exports(
-    __name__,
-    {
-        "dv_estimator": ("DvRenyiEstimate", "DvRenyiEstimator", "DvRenyiEstimatorConfig"),
-        "networks": ("CriticNetwork", "FittedCritic"),
-        "objective": ("donsker_varadhan_value",),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

@@ -14,13 +14,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from dvrenyi_plugin._row_by_row import RowByRow
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import (
     check_int,
@@ -48,9 +50,7 @@ from dvrenyi_plugin.critics.objective import (
 MIN_SAMPLES = 4
 # Narrower, the clamp's rounding takes over; no divergence worth measuring needs less.
 _SMALLEST_WIDTH = 0.05
-
 _LEAST_LOOKS = 3
-
 _Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -152,7 +152,7 @@ class DvRenyiEstimator:
     Args:
       config: training settings.
       base_model: torch module from shape (n, d) to (n, 1) or (n,) that replaces the default network. It is
-        copied before every fit, with its weights, and never changed.
+        copied before every fit, never changed, and must be `RowByRow` in evaluation mode.
     """
 
     def __init__(self, config: DvRenyiEstimatorConfig, base_model: nn.Module | None = None) -> None:
@@ -168,6 +168,11 @@ class DvRenyiEstimator:
         """The settings, as they were given."""
         return self._config
 
+    @property
+    def has_base_model(self) -> bool:
+        """Whether the critic is the user's."""
+        return self._base_model is not None
+
     def estimate(self, samples_q: ArrayLike, samples_p: ArrayLike) -> DvRenyiEstimate:
         """Returns point estimates of D_alpha(Q || P).
 
@@ -176,11 +181,12 @@ class DvRenyiEstimator:
           samples_p: sample of the denominator law, shape (m,) or (m, d); m may differ from n.
 
         Raises:
-          ValueError: a sample is malformed, or has fewer than `MIN_SAMPLES` rows.
+          ValueError: a sample is malformed, or has fewer than `MIN_SAMPLES` rows; or a base model, fitted or not,
+            does not treat rows one by one.
         """
         samples = check_sample_pair(samples_q, samples_p, min_samples=MIN_SAMPLES)
         config = self._config
-        split_seed, batch_seed, torch_seed = np.random.SeedSequence(config.seed).spawn(3)
+        split_seed, batch_seed, torch_seed = streams_of("critic", config.seed, 3)
         split_rng = np.random.default_rng(split_seed)
         split = [_split(array, config.validation_fraction, split_rng) for array in samples]
         features = (
@@ -191,14 +197,16 @@ class DvRenyiEstimator:
         data = _Data(*(features(part) for side in split for part in side))
         # Initial weights, and dropout in a given model, draw from torch's global stream: fork it.
         with single_thread(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch_seed.generate_state(1)[0]))
+            torch.manual_seed(seed_of(torch_seed))
             network = CriticNetwork(self._new_body(samples[0].shape[1]))
             batch_rng = np.random.default_rng(batch_seed)
+            self._check_rows(FittedCritic(network, features, samples[0].shape[1]), samples)
             if config.bounded:
                 epochs_run = _fit_bounded(network, data, config, batch_rng)
             else:
                 epochs_run = _fit_literally(network, data, config, batch_rng)
         critic = FittedCritic(network, features, samples[0].shape[1])
+        self._check_rows(critic, samples)
         (training_q, validation_q), (training_p, validation_p) = split
         return DvRenyiEstimate(
             training_estimate=donsker_varadhan_value(
@@ -221,6 +229,10 @@ class DvRenyiEstimator:
     ) -> tuple[DvRenyiEstimate, DvRenyiEstimate]:
         """Returns the estimates of D_alpha(law 1 || law 2) and of D_alpha(law 2 || law 1), in this order."""
         return self.estimate(samples1, samples2), self.estimate(samples2, samples1)
+
+    def _check_rows(self, critic: FittedCritic, samples: Sequence[NDArray[np.float64]]) -> None:
+        if self.has_base_model:
+            RowByRow("base_model", critic, samples[1], finite=False)(samples[0])
 
     def _new_body(self, num_features: int) -> nn.Module:
         if self._base_model is not None:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_int, check_real, check_seed
 from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, PolynomialLogRatio, label_points
@@ -57,7 +58,7 @@ class NetworkLogRatio:
           samples_q: shape (n, d), samples of the numerator law.
           samples_p: shape (m, d), samples of the other law.
         """
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self._streams()[0])
         samples_q = rng.permutation(samples_q[-_MAX_SAMPLES:])
         samples_p = rng.permutation(samples_p[-_MAX_SAMPLES:])
         held_q = max(1, round(_VALIDATION_SHARE * len(samples_q)))
@@ -76,6 +77,10 @@ class NetworkLogRatio:
 
         return _calibrated(score, samples_q[:held_q], samples_p[:held_p]), "neural network"
 
+    def _streams(self) -> list[np.random.SeedSequence]:
+        """Streams of the split, of the initial weights and of the batches."""
+        return streams_of("critic", self.seed, 3)
+
     def _train(
         self,
         fit_q: torch.Tensor,
@@ -83,9 +88,10 @@ class NetworkLogRatio:
         held_q: torch.Tensor,
         held_p: torch.Tensor,
     ) -> nn.Module:
-        generator = torch.Generator().manual_seed(self.seed)
+        weights_seed, batches_seed = (seed_of(stream) for stream in self._streams()[1:])
+        generator = torch.Generator().manual_seed(batches_seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.manual_seed(weights_seed)
             network = SkipMlp(fit_q.shape[1], self.hidden_sizes)
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay

@@ -17,6 +17,7 @@ from dvrenyi_plugin._validation import check_samples
 _CLAMP_SOFTNESS = 0.05
 _SMALLEST_SCALE = 1e-12
 _FARTHEST = 20.0
+_FARTHEST_UNIT = 1e6
 
 
 class SkipMlp(nn.Module):
@@ -64,8 +65,15 @@ class Standardiser:
     """
 
     def __init__(self, samples: NDArray[np.float64]) -> None:
-        largest = np.maximum(np.abs(samples).max(axis=0), np.finfo(np.float64).tiny)
-        units = samples / largest  # squares of the raw values may overflow
+        largest = np.abs(samples).max(axis=0)
+        # Divided by a value a million times the others, these would be told apart no longer.
+        with np.errstate(over="ignore", invalid="ignore"):
+            middle = np.abs(np.quantile(samples, (0.25, 0.5, 0.75), axis=0)).max(axis=0)
+            largest = np.where(middle > 0.0, np.minimum(largest, _FARTHEST_UNIT * middle), largest)
+        largest = np.maximum(largest, np.finfo(np.float64).tiny)
+        with np.errstate(over="ignore"):
+            # Squares of the raw values may overflow.
+            units = np.clip(samples / largest, -_FARTHEST_UNIT, _FARTHEST_UNIT)
         lower, self._centre, upper = np.quantile(units, (0.25, 0.5, 0.75), axis=0)
         scale = (upper - lower) / 1.349  # the interquartile range of N(0, 1)
         scale = np.where(scale > _SMALLEST_SCALE, scale, units.std(axis=0))
@@ -88,7 +96,7 @@ class CriticNetwork(nn.Module):
     """Critic T: (n, d) -> (n,): a body, then a smooth clamp to `critic_range`.
 
     Attributes:
-      body: the trainable network, any module that returns shape (n, 1) or (n,).
+      body: the trainable network, any module that returns shape (n, 1) or (n,), row by row.
       critic_range: (low, high) that every output lies in, or None for an unbounded critic.
     """
 
@@ -99,8 +107,11 @@ class CriticNetwork(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Returns critic values, shape (n,)."""
-        output = self.body(features)
-        if output.shape not in ((features.shape[0], 1), (features.shape[0],)):
+        # A user's body may change its input, which is the training data.
+        output = self.body(features.clone())
+        count = features.shape[0]
+        # A single row is often squeezed to shape ().
+        if output.shape not in ((count, 1), (count,)) and (count, output.dim()) != (1, 0):
             raise ValueError(
                 "base_model must return shape (n, 1) or (n,), got shape"
                 f" {tuple(output.shape)} for input of shape {tuple(features.shape)}"

@@ -15,6 +15,7 @@ import numpy as np
 
 from dvrenyi_plugin._validation import check_epsilon, check_order, check_real
 from dvrenyi_plugin.divergences import renyi_bounded_range
+from dvrenyi_plugin.flows.ranges import check_size
 
 # Gauss-Legendre on [0, 1]; eight points are exact to rounding on intervals a few times shorter than their ends.
 _NODES, _WEIGHTS = (values / 2.0 for values in np.polynomial.legendre.leggauss(8))
@@ -34,9 +35,9 @@ def renyi_of_range(alpha: float, width: float) -> float:
 
     Args:
       alpha: order > 1.
-      width: w >= 0.
+      width: w in [0, 1e100].
     """
-    alpha, width = check_order(alpha), check_real("width", width, at_least=0.0)
+    alpha, width = check_order(alpha), check_size("width", width)
     half = width / 2.0
     lower_ends = ((alpha - 1.0) * half, half)
     value = half * sum(_mean_slope(low, alpha * half) for low in lower_ends)
@@ -76,7 +77,7 @@ def kullback_leibler_of_range(width: float) -> float:
     Hoeffding's lemma: K(c) = log E_Q[(dP/dQ)^c] has K(0) = K(1) = 0 and K'' <= w^2 / 4, and KL(P||Q) = K'(1).
     """
     width = check_real("width", width, at_least=0.0)
-    return min(width, width**2 / 8.0)
+    return min(width, width * width / 8.0)
 
 
 def total_variation_of_range(width: float) -> float:

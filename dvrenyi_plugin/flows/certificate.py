@@ -22,6 +22,7 @@ from dvrenyi_plugin.flows.bounded_range import (
     renyi_of_range,
 )
 from dvrenyi_plugin.flows.grid import Grid
+from dvrenyi_plugin.flows.ranges import check_size
 from dvrenyi_plugin.flows.stability import pair_constants
 from dvrenyi_plugin.flows.utility_bounds import excess_bound
 
@@ -65,13 +66,15 @@ class Certificate:
 
     def __post_init__(self) -> None:
         check_real("time", self.time, at_least=0.0)
-        check_real("oscillation_distance", self.oscillation_distance, at_least=0.0)
-        check_real("initial_oscillation1", self.initial_oscillation1, at_least=0.0)
-        check_real("initial_oscillation2", self.initial_oscillation2, at_least=0.0)
+        check_size("oscillation_distance", self.oscillation_distance)
+        check_size("initial_oscillation1", self.initial_oscillation1)
+        check_size("initial_oscillation2", self.initial_oscillation2)
         if self.sup_distance is not None:
-            check_real("sup_distance", self.sup_distance, at_least=0.0)
+            check_size("sup_distance", self.sup_distance)
         if self.target_log_ratio is not None:
-            check_real("target_log_ratio", self.target_log_ratio, at_least=0.0)
+            check_size("target_log_ratio", self.target_log_ratio)
+        if not isinstance(self.has_reaction, bool):
+            raise ValueError(f"has_reaction must be True or False, got {self.has_reaction!r}")
 
     @classmethod
     def for_pair(

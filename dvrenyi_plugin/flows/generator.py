@@ -42,7 +42,7 @@ def check_resolution(grid: Grid, potential: FloatArray, max_jump: float = DEFAUL
             raise ValueError(
                 f"grid too coarse for the potential: neighbouring cells of axis {k} differ by up to"
                 f" {jump:.4g}, allowed is max_jump = {max_jump:g}; about"
-                f" {math.ceil(axis.cells * jump / max_jump)} cells instead of {axis.cells} would do"
+                f" {axis.cells * jump / max_jump:.4g} cells instead of {axis.cells} would do"
             )
 
 

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_real
+from dvrenyi_plugin._user_code import call_user_code, user_numbers
+from dvrenyi_plugin._validation import check_choice, check_int, check_numbers, check_real
+from dvrenyi_plugin.flows.ranges import MOST_CELLS, check_interval, check_moderate
 
 PERIODIC = "periodic"
 REFLECTING = "reflecting"
@@ -26,7 +28,7 @@ class Axis:
     Attributes:
       low: left end, finite.
       high: right end, finite, above low.
-      cells: number of cells, >= 3.
+      cells: number of cells, 3 to 10,000,000.
       boundary: "periodic" (the ends are glued, the setting of the stability theorems) or "reflecting" (no
         flux through the ends).
     """
@@ -37,9 +39,9 @@ class Axis:
     boundary: str = PERIODIC
 
     def __post_init__(self) -> None:
-        low = check_real("low", self.low)
-        check_real("high", self.high, above=low)
-        check_int("cells", self.cells, at_least=3)
+        low, high = check_real("low", self.low), check_real("high", self.high)
+        cells = check_int("cells", self.cells, at_least=3, at_most=MOST_CELLS)
+        check_interval("low and high", low, high, cells)
         check_choice("boundary", self.boundary, (PERIODIC, REFLECTING))
 
     @property
@@ -67,7 +69,7 @@ class Grid:
     on every cell, so ratios of masses are ratios of densities.
 
     Attributes:
-      axes: one to three axes.
+      axes: one to three axes, at most 10,000,000 cells in all.
     """
 
     axes: tuple[Axis, ...]
@@ -77,6 +79,10 @@ class Grid:
             raise ValueError(f"axes must be a tuple of Axis, got {self.axes!r}")
         if not 1 <= len(self.axes) <= 3:
             raise ValueError(f"axes must hold 1 to 3 axes, got {len(self.axes)}")
+        if self.num_cells > MOST_CELLS:
+            raise ValueError(
+                f"axes must have at most {MOST_CELLS:,} cells in all, got {self.num_cells:,}"
+            )
 
     @classmethod
     def torus(cls, cells: int = 192, dimension: int = 1) -> Grid:
@@ -131,31 +137,21 @@ class Grid:
         Raises:
           ValueError: the values have another shape or are not all finite.
         """
-        values = np.asarray(function(self.midpoints()), dtype=np.float64)
-        if values.shape != (self.num_cells,):
-            raise ValueError(
-                f"{name} must return shape ({self.num_cells},) for {self.num_cells} points, got"
-                f" shape {values.shape}"
-            )
+        values = user_numbers(
+            name, call_user_code(name, function, self.midpoints()), (self.num_cells,), finite=False
+        )
         return self.check_values(name, values.reshape(self.shape))
 
     def check_values(self, name: str, values: Any) -> FloatArray:
-        """Returns finite values of shape (..., *shape) as float64.
+        """Returns values of shape (..., *shape) as float64.
 
         Raises:
-          ValueError: wrong shape, NaN or infinite entries.
+          ValueError: wrong shape, NaN, or entries above 1e100 in absolute value.
         """
-        array = np.asarray(values, dtype=np.float64)
+        array = check_numbers(name, values)
         if array.ndim < self.dimension or array.shape[array.ndim - self.dimension :] != self.shape:
             raise ValueError(f"{name} must have shape (..., {self.shape}), got {array.shape}")
-        bad = ~np.isfinite(array)
-        if bad.any():
-            first = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise ValueError(
-                f"{name} must be finite, got {int(bad.sum())} NaN or infinite values, the first at"
-                f" index {first}"
-            )
-        return array
+        return check_moderate(name, array)
 
     def cell_axes(self) -> tuple[int, ...]:
         """Returns the array axes that run over cells: (-dimension, ..., -1)."""

@@ -28,6 +28,7 @@ from scipy import fft, special
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_real
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
+from dvrenyi_plugin.flows.ranges import LARGEST
 
 Array = NDArray[np.float64]
 
@@ -38,6 +39,9 @@ _CELLS_PER_CHUNK = 1 << 17
 # Linear binning and linear interpolation each add spacing^2 / 6 to the kernel's variance, which the binned kernel
 # gives back; at three cells a bandwidth what is left of the difference is below one per cent of the density.
 _CELLS_PER_BANDWIDTH = 3.0
+_NARROWEST = 1e-6
+# Squares of coordinates in bandwidths stay in the range of a float.
+_SMALLEST_BANDWIDTH = 1e-50
 
 
 def default_bandwidth(domain: ParticleDomain, num_particles: int) -> tuple[float, ...]:
@@ -79,6 +83,8 @@ def log_mean_exp(values: Array, axis: int, mask: NDArray[np.bool_] | None = None
         values = np.where(mask, values, -np.inf)
     if np.any(np.asarray(count) == 0):
         raise ValueError("mask must keep at least one entry of every mean, got a mean of none")
+    if np.any(np.isnan(values)) or np.any(values == np.inf):
+        raise ValueError("values must be below infinity, got NaN or infinite entries")
     peak = np.max(values, axis=axis, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0.0)
     with np.errstate(divide="ignore"):
@@ -92,8 +98,8 @@ class KernelDensity:
 
     Attributes:
       domain: where the particles live.
-      bandwidth: width of the kernel on every axis, length d, in the domain's units, > 0; on a bounded
-        axis at most half of its length.
+      bandwidth: width of the kernel on every axis, length d, in the domain's units, at least 1e-50; on a bounded
+        axis from a millionth to half of its length.
       method: "exact" sums the kernel over all pairs; "binned" deposits the particles on a grid, convolves with
         the kernel by FFT and interpolates (one or two bounded axes); "auto" takes the cheaper one.
     """
@@ -104,15 +110,23 @@ class KernelDensity:
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, _METHODS)
-        bandwidth = tuple(check_real("bandwidth", width, above=0.0) for width in self.bandwidth)
+        if not isinstance(self.bandwidth, tuple):
+            raise ValueError(
+                f"bandwidth must be a tuple, one entry an axis, got {self.bandwidth!r}"
+            )
+        bandwidth = tuple(
+            check_real("bandwidth", width, at_least=_SMALLEST_BANDWIDTH, at_most=LARGEST)
+            for width in self.bandwidth
+        )
         if len(bandwidth) != self.domain.dimension:
             raise ValueError(
                 f"bandwidth must have one entry an axis ({self.domain.dimension}), got {len(bandwidth)}"
             )
         for width, length in zip(bandwidth, self.domain.lengths, strict=True):
-            if width > 0.5 * length:
+            if math.isfinite(length) and not _NARROWEST * length <= width <= 0.5 * length:
                 raise ValueError(
-                    f"bandwidth must be at most half of the axis ({length:g}), got {width:g}"
+                    f"bandwidth must be from {_NARROWEST:g} to half of the axis ({length:g}), got"
+                    f" {width:g}"
                 )
         if self.method == "binned" and not self._can_bin:
             raise ValueError(
@@ -342,7 +356,8 @@ def _minus_half_squared_distance(features1: Array, features2: Array) -> Array:
     ones1, ones2 = np.ones_like(squares1), np.ones_like(squares2)
     extended1 = np.concatenate([features1, squares1, ones1], axis=-1)
     extended2 = np.concatenate([features2, ones2, squares2], axis=-1)
-    return np.asarray(np.matmul(extended1, np.swapaxes(extended2, -1, -2)))
+    # Rounding of far points may leave a square below zero.
+    return np.asarray(np.minimum(np.matmul(extended1, np.swapaxes(extended2, -1, -2)), 0.0))
 
 
 def _pair_chunks(num_ensembles: int, num_particles: int) -> Iterator[tuple[slice, slice]]:

@@ -13,6 +13,7 @@ Source: Mustafi and Mukherjee, Theorems 2, 4 and 6.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -21,7 +22,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import exp1
 
 from dvrenyi_plugin._validation import check_real
-from dvrenyi_plugin.flows.grid import PERIODIC, Axis
+from dvrenyi_plugin.flows.grid import PERIODIC, Axis, Grid
+from dvrenyi_plugin.flows.ranges import SMALLEST, check_positive, check_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +43,10 @@ class KlConstants:
     log_sobolev: float
 
     def __post_init__(self) -> None:
-        check_real("gradient_distance", self.gradient_distance, at_least=0.0)
-        check_real("target_log_ratio", self.target_log_ratio, at_least=0.0)
-        check_real("initial_oscillation", self.initial_oscillation, at_least=0.0)
-        check_real("log_sobolev", self.log_sobolev, above=0.0)
+        check_size("gradient_distance", self.gradient_distance)
+        check_size("target_log_ratio", self.target_log_ratio)
+        check_size("initial_oscillation", self.initial_oscillation)
+        check_positive("log_sobolev", self.log_sobolev)
 
 
 def gibbs_log_sobolev(axes: tuple[Axis, ...], potential_oscillation: float) -> float:
@@ -53,7 +55,8 @@ def gibbs_log_sobolev(axes: tuple[Axis, ...], potential_oscillation: float) -> f
     The uniform law on a circle of length l has (2 pi / l)^2, on an interval of length l (pi / l)^2 (unfold to a circle of
     length 2 l); products take the smallest. Then Holley and Stroock (1987): multiply by e^{-osc V}.
     """
-    oscillation = check_real("potential_oscillation", potential_oscillation, at_least=0.0)
+    oscillation = check_size("potential_oscillation", potential_oscillation)
+    axes = Grid(axes).axes
     uniform = min(
         ((2.0 if axis.boundary == PERIODIC else 1.0) * math.pi / axis.length) ** 2 for axis in axes
     )
@@ -62,14 +65,19 @@ def gibbs_log_sobolev(axes: tuple[Axis, ...], potential_oscillation: float) -> f
 
 def kl_contraction_rate(constants: KlConstants, young: float) -> float:
     """Returns kappa = 2 (1 - c) e^{-B} lambda for Young's parameter c in (0, 1]."""
-    young = check_real("young", young, above=0.0, at_most=1.0)
+    young = check_real("young", young, at_least=SMALLEST, at_most=1.0)
     return 2.0 * (1.0 - young) * math.exp(-constants.initial_oscillation) * constants.log_sobolev
 
 
 def kl_plateau(constants: KlConstants, young: float) -> float:
-    """Returns A_1 / kappa = G^2 / (4 c kappa), the limit of Theorem 2's bound; smallest at c = 1/2."""
+    """Returns A_1 / kappa = G^2 / (4 c kappa), the limit of Theorem 2's bound; smallest at c = 1/2.
+
+    Infinite where e^{-B} is below the smallest float and G is not 0.
+    """
     rate = kl_contraction_rate(constants, check_real("young", young, above=0.0, below=1.0))
-    return constants.gradient_distance**2 / (4.0 * young * rate)
+    if constants.gradient_distance == 0.0:
+        return 0.0
+    return constants.gradient_distance**2 / (4.0 * young) / rate if rate > 0.0 else math.inf
 
 
 def kl_bound(constants: KlConstants, time: float, young: float) -> float:
@@ -78,7 +86,7 @@ def kl_bound(constants: KlConstants, time: float, young: float) -> float:
     A_1 (1 - e^{-kappa t}) / kappa + A_2 (e^{-t} - e^{-kappa t}) / (kappa - 1) + A_3 (e^{-2t} - e^{-kappa t}) / (kappa - 2) with
     A_1 = G^2/(4c), A_2 = S B/2 + 2 B, A_3 = B^2/16; the quotients are taken by their limits where kappa is 0, 1 or 2.
     """
-    time = check_real("time", time, at_least=0.0)
+    time = check_size("time", time)
     rate = kl_contraction_rate(constants, young)
     forcing = _forcing(constants, young)
     return sum(
@@ -97,23 +105,45 @@ def kl_bound_integral(constants: KlConstants, time: float, young: float) -> floa
     int_0^t exp(-2 (1-c) lambda int_s^t e^{-B e^{-u}} du) b_c(s) ds, where the inner integral is
     E_1(B e^{-t}) - E_1(B e^{-s}); the outer one is evaluated numerically, its error estimate added.
     """
-    time = check_real("time", time, at_least=0.0)
-    young = check_real("young", young, above=0.0, at_most=1.0)
+    closed_form = kl_bound(constants, time, young)
+    time, young = float(time), float(young)
     bound = constants.initial_oscillation
     speed = 2.0 * (1.0 - young) * constants.log_sobolev
     forcing = _forcing(constants, young)
 
-    def damping(since: float) -> float:
-        if bound == 0.0:
-            return time - since
-        return float(exp1(bound * math.exp(-time)) - exp1(bound * math.exp(-since)))
-
     def integrand(since: float) -> float:
         source = sum(a * math.exp(-k * since) for k, a in enumerate(forcing))
-        return math.exp(-speed * damping(since)) * source
+        return math.exp(-speed * _damping(bound, since, time)) * source
 
-    value, error = quad(integrand, 0.0, time, limit=200)
-    return float(value + error)
+    edges = _graded_edges(time, speed)
+    pieces = [quad(integrand, low, high, limit=200) for low, high in itertools.pairwise(edges)]
+    return min(closed_form, float(sum(value + error for value, error in pieces)))
+
+
+def _damping(bound: float, since: float, until: float) -> float:
+    """int_since^until e^{-B e^{-u}} du, also where B e^{-u} is too small for E_1."""
+    first, last = bound * math.exp(-since), bound * math.exp(-until)
+    if last > 1e-5:
+        return float(exp1(last) - exp1(first))
+    return max(0.0, until - since - _entire_part(first) + _entire_part(last))
+
+
+def _entire_part(x: float) -> float:
+    """E_1(x) + log(x) + Euler's constant = x - x^2 / 4 + ..."""
+    return x - x * x / 4.0 if x < 1e-5 else float(exp1(x)) + math.log(x) + np.euler_gamma
+
+
+def _graded_edges(time: float, speed: float) -> list[float]:
+    """Pieces of [0, time] that double in length away from both ends.
+
+    The sources live near the start and what is not yet damped near the end, on scales that may be much shorter.
+    """
+    shortest = min(1.0, 1.0 / speed) if speed > 0.0 else 1.0
+    edges, length = {0.0, time}, shortest / 8.0
+    while length < time / 2.0:
+        edges |= {length, time - length}
+        length *= 2.0
+    return sorted(edges)
 
 
 def best_young_parameter(constants: KlConstants, time: float) -> tuple[float, float]:

@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_real
+from dvrenyi_plugin.flows.ranges import LARGEST, check_interval
 
 _KINDS = ("torus", "box", "euclidean")
+# Far more than density estimates are good for.
+_MOST_AXES = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +47,8 @@ class ParticleDomain:
                         "lower and upper must be infinite for a euclidean domain, got"
                         f" [{low}, {high}] on axis {axis}"
                     )
-            elif not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise ValueError(
-                    f"lower must be finite and below upper, got [{low}, {high}] on axis {axis}"
-                )
+            else:
+                check_interval(f"lower and upper of axis {axis}", low, high)
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -56,18 +57,18 @@ class ParticleDomain:
         cls, dimension: int = 1, lower: float = -math.pi, upper: float = math.pi
     ) -> ParticleDomain:
         """Returns a torus whose axes all run over [lower, upper)."""
-        dimension = check_int("dimension", dimension, at_least=1)
+        dimension = check_int("dimension", dimension, at_least=1, at_most=_MOST_AXES)
         return cls("torus", (lower,) * dimension, (upper,) * dimension)
 
     @classmethod
     def box(cls, lower: Sequence[float], upper: Sequence[float]) -> ParticleDomain:
         """Returns the box [lower_1, upper_1] x ... x [lower_d, upper_d] with reflecting walls."""
-        return cls("box", tuple(lower), tuple(upper))
+        return cls("box", _as_tuple("lower", lower), _as_tuple("upper", upper))
 
     @classmethod
     def euclidean(cls, dimension: int) -> ParticleDomain:
         """Returns d-dimensional space."""
-        dimension = check_int("dimension", dimension, at_least=1)
+        dimension = check_int("dimension", dimension, at_least=1, at_most=_MOST_AXES)
         return cls("euclidean", (-math.inf,) * dimension, (math.inf,) * dimension)
 
     @property
@@ -101,21 +102,21 @@ class ParticleDomain:
         return np.asarray(np.clip(offset, lower, self.upper, out=offset))
 
     def contains(self, points: NDArray[np.float64]) -> bool:
-        """Returns True when every coordinate of `points` (..., d) is finite and inside."""
+        """Returns True when every coordinate of `points` (..., d) is inside and within 1e100 of zero."""
         return bool(
-            np.all(np.isfinite(points))
+            np.all(np.abs(points) <= LARGEST)
             and np.all(points >= np.asarray(self.lower))
             and np.all(points <= np.asarray(self.upper))
         )
 
 
 def _as_tuple(name: str, values: Any) -> tuple[float, ...]:
-    try:
-        return tuple(
-            float(value) if math.isinf(value) else check_real(name, value) for value in values
-        )
-    except TypeError:
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}") from None
+    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
+        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}")
+    return tuple(
+        value if isinstance(value, float) and math.isinf(value) else check_real(name, value)
+        for value in values
+    )
 
 
 __all__ = ["ParticleDomain"]

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from dvrenyi_plugin._validation import check_choice, check_int, check_real
 from dvrenyi_plugin.flows.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.grid import FloatArray, Grid
+from dvrenyi_plugin.flows.ranges import MOST_STEPS, check_size
 from dvrenyi_plugin.flows.transport import (
     AUTO,
     TRANSPORTS,
@@ -38,6 +39,8 @@ BIRTH_DEATH = "birth_death"
 DYNAMICS = (SHK, LANGEVIN, BIRTH_DEATH)
 
 _STEPS_PER_UNIT = 10
+# A hundred units of time: e^{-100} of the start is left, which no double shows.
+_MOST_DEFAULT_STEPS = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,8 @@ class FlowConfig:
 
     Attributes:
       dynamics: "shk", "langevin" or "birth_death".
-      num_steps: steps of equal length, >= 1; None takes ten a unit of time. Certificates hold for any number.
+      num_steps: steps of equal length, 1 to 1,000,000; None takes ten a unit of time, at most 1,000. Certificates hold
+        for any number.
       transport: "exponential", "implicit" or "auto"; see `transport`.
       extrapolation_order: of implicit transport, 1 to 6; 1 is plain backward Euler.
       max_jump: largest difference of the potential between neighbouring cells, inf for no check.
@@ -63,7 +67,7 @@ class FlowConfig:
     def __post_init__(self) -> None:
         check_choice("dynamics", self.dynamics, DYNAMICS)
         if self.num_steps is not None:
-            check_int("num_steps", self.num_steps, at_least=1)
+            check_int("num_steps", self.num_steps, at_least=1, at_most=MOST_STEPS)
         check_choice("transport", self.transport, TRANSPORTS)
         check_int("extrapolation_order", self.extrapolation_order, at_least=1, at_most=6)
         if self.max_jump != math.inf:
@@ -75,7 +79,7 @@ class FlowConfig:
         """Returns the number of steps to reach `time`: 0 at time 0."""
         if time == 0.0:
             return 0
-        return self.num_steps or max(1, math.ceil(_STEPS_PER_UNIT * time))
+        return self.num_steps or max(1, math.ceil(min(_STEPS_PER_UNIT * time, _MOST_DEFAULT_STEPS)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +121,7 @@ def run_flow(
       grid: one to three axes.
       potential: V at the cells' midpoints, shape (*batch, *grid.shape), finite. `grid.evaluate(function)`
         makes it from a callable. Constants do not matter.
-      time: how long to run, >= 0.
+      time: how long to run, from 0 to 1e100.
       initial_log_density: log rho_0 up to a constant, broadcastable to the potential; None is uniform.
       config: how to advance; default `FlowConfig()`.
 
@@ -126,7 +130,7 @@ def run_flow(
     """
     config = config or FlowConfig()
     values = grid.check_values("potential", potential)
-    time = check_real("time", time, at_least=0.0)
+    time = check_size("time", time)
     check_resolution(grid, values, config.max_jump)
     start: Any = 0.0 if initial_log_density is None else initial_log_density
     if initial_log_density is not None:

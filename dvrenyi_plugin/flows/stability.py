@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike
 
 from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.generator import neighbour_differences
-from dvrenyi_plugin.flows.grid import Grid
+from dvrenyi_plugin.flows.grid import FloatArray, Grid
+from dvrenyi_plugin.flows.ranges import check_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,18 +35,18 @@ class PairConstants:
     Attributes:
       sup_distance: ||V - V'||_inf.
       oscillation_distance: osc(V - V').
-      gradient_distance: ||grad V - grad V'||_inf by one-sided differences of the grid values.
       target_log_ratio: ||log pi / pi'||_inf.
       initial_oscillation1: R_0 = osc(log rho_0 / pi).
       initial_oscillation2: R_0' = osc(log rho_0 / pi').
+      gradient_distance: ||grad V - grad V'||_inf or a bound above it, as the caller gave it; None when not given.
     """
 
     sup_distance: float
     oscillation_distance: float
-    gradient_distance: float
     target_log_ratio: float
     initial_oscillation1: float
     initial_oscillation2: float
+    gradient_distance: float | None = None
 
 
 def pair_constants(
@@ -53,14 +54,24 @@ def pair_constants(
     potential1: ArrayLike,
     potential2: ArrayLike,
     initial_log_density: ArrayLike | None = None,
+    *,
+    gradient_distance: float | None = None,
 ) -> PairConstants:
     """Returns the constants of one pair of potentials on a grid.
+
+    The distance of the gradients cannot be read off a grid: difference quotients are averages of the derivative over
+    a cell and miss its peak, so a bound that is fed with them is no upper bound.
 
     Args:
       grid: where the potentials live.
       potential1: V, shape grid.shape.
       potential2: V', shape grid.shape.
       initial_log_density: log rho_0 up to a constant, broadcastable to grid.shape; None is uniform.
+      gradient_distance: ||grad V - grad V'||_inf of the continuous potentials, or a bound above it; None when the
+        theorems that need it (`kl_stability`) are not asked.
+
+    Raises:
+      ValueError: potentials of another shape or out of range, or a gradient_distance below a difference quotient.
     """
     first = grid.check_values("potential1", potential1).reshape(grid.shape)
     second = grid.check_values("potential2", potential2).reshape(grid.shape)
@@ -68,17 +79,27 @@ def pair_constants(
     if initial_log_density is not None:
         start = start + grid.check_values("initial_log_density", initial_log_density)
     difference = first - second
-    squared_gradient = np.zeros(grid.shape)
-    for k, axis in enumerate(grid.axes):
-        squared_gradient += (neighbour_differences(grid, difference, k) / axis.width) ** 2
+    if gradient_distance is not None:
+        gradient_distance = check_size("gradient_distance", gradient_distance)
+        _check_above_quotients(grid, difference, gradient_distance)
     return PairConstants(
         sup_distance=float(np.max(np.abs(difference))),
         oscillation_distance=float(grid.oscillation(difference)),
-        gradient_distance=math.sqrt(float(np.max(squared_gradient))),
         target_log_ratio=float(np.max(np.abs(grid.gibbs(first) - grid.gibbs(second)))),
         initial_oscillation1=float(grid.oscillation(start + first)),
         initial_oscillation2=float(grid.oscillation(start + second)),
+        gradient_distance=gradient_distance,
     )
+
+
+def _check_above_quotients(grid: Grid, difference: FloatArray, gradient_distance: float) -> None:
+    for k, axis in enumerate(grid.axes):
+        steepest = float(np.max(np.abs(neighbour_differences(grid, difference, k)))) / axis.width
+        if steepest > gradient_distance * (1.0 + 1e-9):
+            raise ValueError(
+                "gradient_distance must bound the gradient of potential1 - potential2, which reaches"
+                f" {steepest:.9g} along axis {k}, got {gradient_distance:.9g}"
+            )
 
 
 def log_ratio_bound(
@@ -96,9 +117,9 @@ def log_ratio_bound(
       initial_oscillation2: R_0' >= 0.
       time: t >= 0.
     """
-    mismatch = check_real("mismatch", mismatch, at_least=0.0)
-    first = check_real("initial_oscillation1", initial_oscillation1, at_least=0.0)
-    second = check_real("initial_oscillation2", initial_oscillation2, at_least=0.0)
+    mismatch = check_size("mismatch", mismatch)
+    first = check_size("initial_oscillation1", initial_oscillation1)
+    second = check_size("initial_oscillation2", initial_oscillation2)
     return mismatch + math.exp(-check_real("time", time, at_least=0.0)) * (first + second)
 
 
@@ -107,7 +128,7 @@ def pure_dp_epsilon(mismatch: float, initial_bound: float, time: float) -> float
 
     Assumptions: rho_0 does not depend on the data, `mismatch` bounds the chosen quantity over all neighbours.
     """
-    initial_bound = check_real("initial_bound", initial_bound, at_least=0.0)
+    initial_bound = check_size("initial_bound", initial_bound)
     return log_ratio_bound(mismatch, initial_bound, initial_bound, time)
 
 
@@ -136,10 +157,11 @@ def time_for_width(target_width: float, oscillation_distance: float, initial_sum
       initial_sum: R_0 + R_0' over neighbours.
 
     Raises:
-      ValueError: the target is not above the floor, which no running time reaches.
+      ValueError: the target is not above osc(V - V'). No running time brings the bound w(t) below that, whatever
+        the width of the law itself is: from a common start it is 0 at t = 0.
     """
-    floor = check_real("oscillation_distance", oscillation_distance, at_least=0.0)
-    initial_sum = check_real("initial_sum", initial_sum, at_least=0.0)
+    floor = check_size("oscillation_distance", oscillation_distance)
+    initial_sum = check_size("initial_sum", initial_sum)
     target_width = check_real("target_width", target_width, above=floor)
     if initial_sum <= target_width - floor:
         return 0.0

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
+from dvrenyi_plugin._validation import check_choice
 from dvrenyi_plugin.flows.grid import PERIODIC, Axis, FloatArray
 from dvrenyi_plugin.flows.line_solvers import LinearLineSolver, LineSolver, LogLineSolver
 
@@ -34,6 +35,8 @@ _LINEAR_RANGE = 600.0
 _DENSE_ENTRIES = 2**14
 # Rates of exp(50) times 1/dx^2 still leave the squarings of the exponential in range.
 _DENSE_MAX_JUMP = 100.0
+# Times e^50 it is still in the range of a float.
+_LARGEST_RATE = 1e150
 
 
 class LineTransport(Protocol):
@@ -56,8 +59,15 @@ def make_line_transport(
       order: extrapolation order of "implicit", >= 1.
 
     Raises:
-      ValueError: "exponential" with neighbouring cells so far apart that rates leave the range of a float.
+      ValueError: "exponential" with neighbouring cells so far apart that rates leave the range of a float, or a step
+        too long for cells so narrow.
     """
+    check_choice("kind", kind, TRANSPORTS)
+    if step > _LARGEST_RATE * axis.width**2:
+        raise ValueError(
+            f"time must be at most {_LARGEST_RATE:g} squared cell widths a step, got a step of {step:g} for"
+            f" cells of width {axis.width:g}"
+        )
     jump = float(np.max(np.abs(_jumps(potential, axis))))
     if kind == AUTO:
         is_small = potential.size * axis.cells <= _DENSE_ENTRIES and jump <= _DENSE_MAX_JUMP

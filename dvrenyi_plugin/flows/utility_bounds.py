@@ -13,8 +13,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._validation import check_real
+from dvrenyi_plugin._validation import check_numbers, check_real
 from dvrenyi_plugin.flows.bounded_range import total_variation_of_range
+from dvrenyi_plugin.flows.ranges import LARGEST, check_moderate, check_positive, check_size
 
 
 def target_excess_bound(slack: float, volume_ratio: float, inverse_temperature: float) -> float:
@@ -25,9 +26,9 @@ def target_excess_bound(slack: float, volume_ratio: float, inverse_temperature: 
       volume_ratio: m / m_alpha >= 1, where m_alpha is the volume of {f <= f_* + alpha}.
       inverse_temperature: beta > 0.
     """
-    slack = check_real("slack", slack, above=0.0)
+    slack = check_real("slack", slack, above=0.0, at_most=LARGEST)
     ratio = check_real("volume_ratio", volume_ratio, at_least=1.0)
-    beta = check_real("inverse_temperature", inverse_temperature, above=0.0)
+    beta = check_positive("inverse_temperature", inverse_temperature)
     return slack + (math.log(ratio) + 1.0) / beta
 
 
@@ -35,11 +36,16 @@ def best_target_excess_bound(loss_values: ArrayLike, inverse_temperature: float)
     """Returns Proposition 1 with the best slack, for a loss known on equal cells.
 
     Args:
-      loss_values: one value a cell, any shape, finite.
+      loss_values: one value a cell, any shape, at least one, at most 1e100 in absolute value.
       inverse_temperature: beta > 0.
+
+    Raises:
+      ValueError: no values, or NaN or values out of range.
     """
-    losses = np.sort(np.asarray(loss_values, dtype=np.float64).ravel())
-    beta = check_real("inverse_temperature", inverse_temperature, above=0.0)
+    losses = np.sort(check_moderate("loss_values", check_numbers("loss_values", loss_values)), None)
+    if losses.size == 0:
+        raise ValueError("loss_values must hold at least one value, got none")
+    beta = check_positive("inverse_temperature", inverse_temperature)
     excess = losses - losses[0]
     # The k-th smallest loss is a slack whose sublevel set has at least k cells; slack 0 is a limit.
     ratios = losses.size / np.arange(1, losses.size + 1)
@@ -58,9 +64,13 @@ def excess_bound(target_excess: float, loss_range: float, ratio_width: float) ->
       loss_range: max f - min f >= 0.
       ratio_width: bound on osc(log rho / pi), such as e^{-t} R_0, >= 0.
     """
-    excess = check_real("target_excess", target_excess, at_least=0.0)
-    loss_range = check_real("loss_range", loss_range, at_least=0.0)
-    return excess + loss_range * total_variation_of_range(ratio_width)
+    excess, loss_range = (
+        check_size("target_excess", target_excess),
+        check_size("loss_range", loss_range),
+    )
+    return excess + loss_range * total_variation_of_range(
+        check_real("ratio_width", ratio_width, at_least=0.0)
+    )
 
 
 def excess_bound_theorem5(
@@ -88,13 +98,13 @@ def excess_bound_theorem5(
     Raises:
       ValueError: time before t_*, where the theorem says nothing.
     """
-    excess = check_real("target_excess", target_excess, at_least=0.0)
-    sup_norm = check_real("loss_sup_norm", loss_sup_norm, at_least=0.0)
-    kl = check_real("kl_at_start", kl_at_start, at_least=0.0)
+    excess = check_size("target_excess", target_excess)
+    sup_norm = check_size("loss_sup_norm", loss_sup_norm)
+    kl = check_size("kl_at_start", kl_at_start)
     lower = check_real("lower_ratio_log", lower_ratio_log, above=0.0)
     delta = check_real("rate_loss", rate_loss, above=0.0, below=0.25)
     valid_from = check_real("start_time", start_time, at_least=0.0) + max(
-        0.0, math.log(lower / delta**3)
+        0.0, math.log(lower) - 3.0 * math.log(delta)
     )
     time = check_real("time", time, at_least=valid_from)
     kl *= math.exp(-(2.0 - 3.0 * delta) * (time - valid_from))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_real
 from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.flows.ranges import check_size
 from dvrenyi_plugin.flows.splitting import SHK, FlowPath, run_flow
 from dvrenyi_plugin.mechanisms.shk_exponential_mechanism import (
     ShkExponentialMechanism,
@@ -44,7 +45,8 @@ class BrokenShkMechanismConfig(ShkExponentialMechanismConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("defect", self.defect, DEFECTS)
-        check_real("factor", self.factor, above=1.0)
+        check_size("factor", check_real("factor", self.factor, above=1.0))
+        check_size("factor times inverse_temperature", self.factor * self.inverse_temperature)
 
 
 class BrokenShkMechanism(ShkExponentialMechanism):

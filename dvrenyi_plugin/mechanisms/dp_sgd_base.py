@@ -18,6 +18,7 @@ from dvrenyi_plugin.mechanisms.dp_sgd_config import (
     check_training_dataset,
     model_seed,
 )
+from dvrenyi_plugin.mechanisms.finite_observations import finite_observations
 
 
 class DpSgdMechanism(abc.ABC):
@@ -31,12 +32,22 @@ class DpSgdMechanism(abc.ABC):
         self._calls = 0
 
     @property
+    def discrete_outputs(self) -> bool:
+        """True: models that repeat each other (no noise, a saturated loss) are no sign of a seed set twice.
+
+        The engine draws from the streams of `model_seed` and from nothing else.
+        """
+        return True
+
+    @property
     def claimed_privacy(self) -> list[PrivacyProperty]:
         """See `DpSgdConfig.claimed_privacy`."""
         return self.config.claimed_privacy
 
     def __call__(self, dataset: Any, num_samples: int) -> NDArray[np.float64]:
-        """Returns the observations of `num_samples` newly trained models, shape (num_samples, k).
+        """Returns the observations of `num_samples` newly trained models, shape (num_samples, k), finite.
+
+        Models whose training diverged come through a fixed map, see `finite_observations`.
 
         Args:
           dataset: (features, labels) of shapes (n, ...) and (n,).
@@ -46,10 +57,12 @@ class DpSgdMechanism(abc.ABC):
         num_samples = check_num_samples(num_samples)
         observations = self.train_models(dataset, self._calls, range(num_samples))
         self._calls += 1
-        return observations
+        return finite_observations(observations)
 
     def train_models(self, dataset: Any, world: int, indices: Sequence[int]) -> NDArray[np.float64]:
         """Returns the observations of the models with these numbers, shape (len(indices), k), float64.
+
+        A model whose training diverged gives NaN or infinities: it is an outcome like others.
 
         Args:
           dataset: (features, labels) of shapes (n, ...) and (n,).
@@ -58,7 +71,7 @@ class DpSgdMechanism(abc.ABC):
             dataset alone, not on the other indices, the process, or what was trained before.
 
         Raises:
-          ValueError: a dataset or index that cannot be used, or a model whose training diverged.
+          ValueError: a dataset or index that cannot be used.
         """
         world = check_int("world", world, at_least=0)
         numbers = [check_int("indices", index, at_least=0) for index in indices]
@@ -70,14 +83,8 @@ class DpSgdMechanism(abc.ABC):
         streams = [
             ModelStreams.of(model_seed(self.config.seed, world, number)) for number in numbers
         ]
-        observations = observe(self.config, self._train(features, labels, streams))
-        diverged = np.flatnonzero(~np.isfinite(observations).all(axis=1))
-        if diverged.size:
-            raise ValueError(
-                f"learning_rate {self.config.learning_rate:g} made training diverge: {diverged.size} of"
-                f" {len(numbers)} models are not finite, the first has index {numbers[diverged[0]]}"
-            )
-        return observations
+        with np.errstate(invalid="ignore", over="ignore"):  # of models that diverged
+            return observe(self.config, self._train(features, labels, streams))
 
     @abc.abstractmethod
     def _train(

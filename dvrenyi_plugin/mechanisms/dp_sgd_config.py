@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_order, check_real, check_seed
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_int,
+    check_labels,
+    check_order,
+    check_real,
+    check_seed,
+)
 from dvrenyi_plugin.conversions import dp_sgd_mu, dp_sgd_renyi
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp, as_privacy_property
 
@@ -194,7 +201,7 @@ def check_training_dataset(
 
     Args:
       dataset: (features, labels); features of any float or integer dtype, n >= 0 records; labels integers, or
-        whole numbers in floats, as DP-Auditorium's classification generator makes them.
+        whole numbers in floats, as DP-Auditorium's classification generator makes them, of shape (n,) or (n, 1).
       input_shape: the shape each record must have.
       num_classes: labels must lie in 0, ..., num_classes - 1.
 
@@ -210,28 +217,8 @@ def check_training_dataset(
             f"dataset features must have shape (n, {', '.join(map(str, input_shape))}), got shape"
             f" {features.shape}"
         )
-    labels = np.asarray(dataset[1])
-    if labels.shape != (features.shape[0],):
-        raise ValueError(
-            f"dataset labels must have shape ({features.shape[0]},), one for each record, got shape"
-            f" {labels.shape}"
-        )
-    if labels.dtype.kind not in "iu" and labels.size and not _holds_whole_numbers(labels):
-        raise ValueError(f"dataset labels must be integers, got dtype {labels.dtype}")
-    labels = labels.astype(np.int64)
-    outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
-    if outside.size:
-        raise ValueError(
-            f"dataset labels must lie in 0..{num_classes - 1}, got {outside.size} outside, the first"
-            f" {labels[outside[0]]} at index {outside[0]}"
-        )
+    labels = check_labels("dataset labels", dataset[1], features.shape[0], num_classes)
     return features, labels
-
-
-def _holds_whole_numbers(labels: NDArray[Any]) -> bool:
-    if labels.dtype.kind != "f":
-        return False
-    return bool(np.all(np.isfinite(labels)) and np.all(labels == np.floor(labels)))
 
 
 def _float32(name: str, values: Any, *, one_record: bool = False) -> NDArray[np.float32]:

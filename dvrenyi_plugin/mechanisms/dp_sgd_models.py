@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,26 @@ def _check_outputs(network: nn.Sequential, input_shape: tuple[int, ...], num_cla
         raise ValueError(
             "model must not mix records, but a record's outputs change with the records beside it"
         )
+
+
+def named_leaves(network: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Returns the layers in the order in which they are called, with their names; a layer used twice comes twice."""
+    for key, layer in network._modules.items():
+        name = f"{prefix}{key}"
+        if type(layer) is nn.Sequential:
+            yield from named_leaves(layer, f"{name}.")
+        elif layer is not None:
+            yield name, layer
+
+
+def shared_parameters(network: nn.Module) -> list[tuple[str, str]]:
+    """Returns (first name, other name) of every parameter that goes by several names."""
+    first: dict[int, str] = {}
+    return [
+        (first[id(parameter)], name)
+        for name, parameter in network.named_parameters(remove_duplicate=False)
+        if first.setdefault(id(parameter), name) != name
+    ]
 
 
 def check_no_hooks(model: nn.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,10 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks
+from dvrenyi_plugin.mechanisms.dp_sgd_models import (
+    check_no_hooks,
+    named_leaves,
+    shared_parameters,
+)
 from dvrenyi_plugin.mechanisms.ensemble_crop import crop, used_size
 from dvrenyi_plugin.mechanisms.ensemble_layer import LayerInput, StackLayer
-from dvrenyi_plugin.mechanisms.ensemble_layers import stack_layer
+from dvrenyi_plugin.mechanisms.ensemble_layers import FunctionalLayer, stack_layer
+from dvrenyi_plugin.mechanisms.layer_checks import LayerCase, check_layer, layer_cases
 
 _ALIGNMENT = (
     16  # floats; 64 bytes, so that every parameter of every model starts at an aligned address
@@ -60,9 +66,12 @@ class EnsembleNetwork:
     """
 
     def __init__(self, model: nn.Sequential, input_shape: tuple[int, ...]) -> None:
-        named = list(model.named_parameters(remove_duplicate=False))
-        if len({id(parameter) for _, parameter in named}) != len(named):
-            raise ValueError("model must not share a parameter between layers")
+        named = list(model.named_parameters())
+        for first, other in shared_parameters(model):
+            raise ValueError(
+                f"model must not share a parameter between layers in EnsembleDpSgdMechanism, but {other!r} is"
+                f" {first!r}; use OpacusDpSgdMechanism with grad_sample_mode='hooks'"
+            )
         frozen = [name for name, parameter in named if not parameter.requires_grad]
         if frozen:
             raise ValueError(
@@ -77,6 +86,12 @@ class EnsembleNetwork:
             end += round_up(parameter.numel(), _ALIGNMENT)
         self.row_size = end
         self._compile(model.eval(), input_shape)
+        cases = zip(layer_cases(model, input_shape), self._layers, strict=True)
+        for position, (case, layer) in enumerate(cases):
+            # The layers with fast clipping are exact by their own formulas.
+            if isinstance(layer, FunctionalLayer):
+                gradients = functools.partial(_functional_gradients, layer, position > 0)
+                check_layer(case, "EnsembleDpSgdMechanism", gradients, norms=False)
 
     def _compile(self, model: nn.Sequential, input_shape: tuple[int, ...]) -> None:
         """Splits the model into what precedes the first parameter and a list of layers with what follows."""
@@ -88,7 +103,7 @@ class EnsembleNetwork:
         self.shared_floats_per_example = 0
         quanta = [1]
         values = torch.zeros((1, *input_shape))
-        leaves = _leaves(model)
+        leaves = [leaf for _, leaf in named_leaves(model)]
         self._used_size = used_size(leaves, *input_shape[1:]) if len(input_shape) == 3 else None
         if self._used_size is not None:
             values = crop(values, self._used_size)
@@ -233,11 +248,18 @@ def _apply(modules: Sequence[Callable[[Tensor], Tensor]], values: Tensor) -> Ten
     return values.view(num_models, num_examples, *values.shape[1:])
 
 
-def _leaves(model: nn.Sequential) -> list[nn.Module]:
-    leaves: list[nn.Module] = []
-    for module in model:
-        leaves.extend(_leaves(module) if type(module) is nn.Sequential else [module])
-    return leaves
+def _functional_gradients(
+    layer: FunctionalLayer, passes_back: bool, case: LayerCase
+) -> list[Tensor]:
+    """Returns what a layer takes for the gradients; `passes_back` if the layers before it need theirs, too."""
+    weights = [parameter.detach().unsqueeze(0) for parameter in case.parameters]
+    inputs = LayerInput(case.inputs.clone().requires_grad_(passes_back), shared=True)
+    outputs = layer.forward(weights, inputs)
+    if passes_back:
+        torch.autograd.grad(outputs, inputs.values, case.cotangent.unsqueeze(0))
+    with torch.no_grad():
+        kept = layer.squared_norms(weights, inputs, case.cotangent.unsqueeze(0))[1]
+    return list(torch.split(kept[0], [weight[0].numel() for weight in weights], dim=1))
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.flows.ranges import check_size
 from dvrenyi_plugin.flows.splitting import SHK, FlowConfig, FlowPath, run_flow
 from dvrenyi_plugin.flows.transport import AUTO
 from dvrenyi_plugin.mechanisms.grid_mechanism import FloatArray, GridMechanism, GridMechanismConfig
@@ -21,7 +21,8 @@ class FlowMechanismConfig(GridMechanismConfig):
 
     Attributes:
       run_time: flow time t >= 0.
-      num_steps: steps of the splitting, >= 1; None takes ten a unit of time. The claim holds for any number.
+      num_steps: steps of the splitting, 1 to 1,000,000; None takes ten a unit of time, at most 1,000. The claim holds
+        for any number.
       transport: "auto", "exponential" or "implicit"; see `dvrenyi_plugin.flows.transport`.
       start: maps midpoints of shape (m, d) to log rho_0 up to a constant, shape (m,), without a look at data; None
         is uniform.
@@ -34,7 +35,7 @@ class FlowMechanismConfig(GridMechanismConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_real("run_time", self.run_time, at_least=0.0)
+        check_size("run_time", self.run_time)
         if self.start is not None and not callable(self.start):
             raise ValueError(f"start must be callable or None, got {self.start!r}")
         self.flow_config(SHK)

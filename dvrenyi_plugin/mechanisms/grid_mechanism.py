@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._user_code import call_user_code, user_numbers
 from dvrenyi_plugin._validation import check_int, check_real, check_seed
 from dvrenyi_plugin.divergences import renyi_from_log_masses
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.grid import Grid
+from dvrenyi_plugin.flows.ranges import check_positive, check_size
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
 from dvrenyi_plugin.mechanisms.additive_noise import CallStreams
 from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
@@ -34,7 +36,7 @@ class GridMechanismConfig:
 
     Attributes:
       loss: one of `losses`, with its domain, bounds and sensitivity.
-      inverse_temperature: beta > 0; the potential is beta times the loss.
+      inverse_temperature: beta > 0; the potential is beta times the loss, and its oscillation at most 1e100.
       cells: cells of every axis, >= 3; None takes 256, 64 or 24 in one, two or three dimensions.
       alphas: orders at which Rényi DP is claimed, each > 1.
       max_jump: largest difference of the potential between neighbouring cells; inf for no check. A loss with a known
@@ -56,7 +58,9 @@ class GridMechanismConfig:
                 f"loss must be a loss of dvrenyi_plugin.mechanisms.losses (wrap a function in CallableLoss), got"
                 f" {self.loss!r}"
             )
-        check_real("inverse_temperature", self.inverse_temperature, above=0.0)
+        check_positive("inverse_temperature", self.inverse_temperature)
+        check_size("inverse_temperature times the loss's oscillation", self.potential_oscillation)
+        check_size("inverse_temperature times the loss's sensitivity", self.oscillation_distance)
         if self.cells is not None:
             check_int("cells", self.cells, at_least=3)
         check_alphas(self.alphas)
@@ -74,7 +78,7 @@ class GridMechanismConfig:
             raise ValueError(
                 "grid too coarse for the potential: for some dataset neighbouring cells may differ by up to"
                 f" {jump:.4g}, allowed is max_jump = {self.max_jump:g}; about"
-                f" {math.ceil(axis.cells * jump / self.max_jump)} cells instead of {axis.cells} would do"
+                f" {axis.cells * jump / self.max_jump:.4g} cells instead of {axis.cells} would do"
             )
 
     @property
@@ -169,13 +173,19 @@ class GridMechanism(abc.ABC):
     def loss_values(self, dataset: Any) -> FloatArray:
         """Returns the loss at the cells' midpoints, shape grid.shape, checked against its bounds."""
         loss = self.config.loss
-        values = np.asarray(loss(self._midpoints, dataset), dtype=np.float64)
+        values = user_numbers(
+            "loss",
+            call_user_code("loss", loss, self._midpoints, dataset),
+            (self.grid.num_cells,),
+            finite=False,
+        )
         return check_loss_values(values, loss.bounds).reshape(self.grid.shape)
 
     def expected_excess_loss(self, dataset: Any) -> float:
         """Returns E[L_D(release)] - min L_D, with the loss read at midpoints."""
         losses = self.loss_values(dataset)
-        return float(np.sum(np.exp(self.grid_law(dataset)) * losses) - losses.min())
+        # The least loss first: at a high inverse temperature the difference would lose its digits.
+        return float(np.sum(np.exp(self.grid_law(dataset)) * (losses - losses.min())))
 
     def potential(self, dataset: Any) -> FloatArray:
         """Returns beta times the loss, shape grid.shape.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from torch import nn
 
-from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks
+from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks, named_leaves
 
 _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.Tanh: lambda layer: tf.nn.tanh,
@@ -46,7 +46,7 @@ class KerasNetwork:
         """
         check_no_hooks(network)
         builder = _Builder()
-        for name, layer in _leaves(network, ""):
+        for name, layer in named_leaves(network):
             builder.add(name, layer)
         self.model = tf.keras.Sequential(builder.layers)
         self.model.build((None, *input_shape))
@@ -153,17 +153,8 @@ class _Builder:
             self._channels_last = last
 
 
-def _leaves(network: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
-    # named_children leaves out the second use of a layer, which must be seen.
-    for key, layer in network._modules.items():
-        name = f"{prefix}{key}"
-        if type(layer) is nn.Sequential:
-            yield from _leaves(layer, f"{name}.")
-        elif layer is not None:
-            yield name, layer
-
-
 def _unsupported(name: str, layer: Any) -> ValueError:
     return ValueError(
-        f"model must have layers that are known in TensorFlow too, but {name!r} is {layer}; known are {_SUPPORTED}"
+        f"model must have layers that are known in TensorFlow too, but {name!r} is {layer}; known are {_SUPPORTED};"
+        " EnsembleDpSgdMechanism and OpacusDpSgdMechanism know more"
     )

@@ -18,8 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._user_code import call_user_code, user_numbers
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_samples
 from dvrenyi_plugin.flows.grid import PERIODIC, REFLECTING, Axis
+from dvrenyi_plugin.flows.ranges import LARGEST, check_interval, check_positive, check_size
 from dvrenyi_plugin.mechanisms.additive_noise import clip_rows
 
 FloatArray = NDArray[np.float64]
@@ -49,6 +51,10 @@ class Loss(Protocol):
     @property
     def slope(self) -> float | None:
         """Bound on the derivative along any coordinate, for any dataset; None when unknown."""
+
+    @property
+    def curvature(self) -> float | None:
+        """Bound on the second derivative along any direction, for any dataset; None when unknown or infinite."""
 
     def axis(self, cells: int) -> Axis:
         """Returns one of the domain's axes (all are alike) with `cells` cells."""
@@ -90,6 +96,10 @@ class CircularMeanLoss:
     def slope(self) -> float:
         return 1.0
 
+    @property
+    def curvature(self) -> float:
+        return 1.0
+
     def axis(self, cells: int) -> Axis:
         return Axis(-math.pi, math.pi, cells, PERIODIC)
 
@@ -119,7 +129,7 @@ class MeanLoss:
     def __post_init__(self) -> None:
         check_int("num_records", self.num_records, at_least=1)
         check_int("dimension", self.dimension, at_least=1, at_most=3)
-        check_real("high", self.high, above=check_real("low", self.low))
+        check_interval("low and high", check_real("low", self.low), check_real("high", self.high))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -138,6 +148,10 @@ class MeanLoss:
     @property
     def slope(self) -> float:
         return 2.0 * (self.high - self.low)
+
+    @property
+    def curvature(self) -> float:
+        return 2.0
 
     def axis(self, cells: int) -> Axis:
         return Axis(self.low, self.high, cells, REFLECTING)
@@ -174,7 +188,7 @@ class QuantileLoss:
 
     def __post_init__(self) -> None:
         check_int("num_records", self.num_records, at_least=1)
-        check_real("high", self.high, above=check_real("low", self.low))
+        check_interval("low and high", check_real("low", self.low), check_real("high", self.high))
         check_real("quantile", self.quantile, above=0.0, below=1.0)
 
     @property
@@ -197,6 +211,10 @@ class QuantileLoss:
     @property
     def slope(self) -> float:
         return max(self.quantile, 1.0 - self.quantile)
+
+    @property
+    def curvature(self) -> None:
+        return None
 
     def axis(self, cells: int) -> Axis:
         return Axis(self.low, self.high, cells, REFLECTING)
@@ -233,7 +251,7 @@ class LogisticLoss:
     def __post_init__(self) -> None:
         check_int("num_records", self.num_records, at_least=1)
         check_int("dimension", self.dimension, at_least=1, at_most=3)
-        check_real("radius", self.radius, above=0.0)
+        check_positive("radius", self.radius)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -251,6 +269,11 @@ class LogisticLoss:
     @property
     def slope(self) -> float:
         return 1.0
+
+    @property
+    def curvature(self) -> float:
+        # The second derivative of log(1 + e^-m) is at most 1/4, and |x| <= 1.
+        return 0.25
 
     def axis(self, cells: int) -> Axis:
         return Axis(-self.radius, self.radius, cells, REFLECTING)
@@ -291,6 +314,8 @@ class CallableLoss:
       boundary: "periodic" (a torus) or "reflecting" (a box).
       slope: bound on the derivative along any coordinate for every dataset, > 0; None when unknown: then a grid too
         coarse is found out only when a dataset shows it.
+      curvature: bound on the second derivative along any direction for every dataset, > 0; None when unknown or
+        infinite (a loss with kinks).
     """
 
     function: Callable[[FloatArray, Any], Any]
@@ -301,19 +326,20 @@ class CallableLoss:
     high: float = math.pi
     boundary: str = PERIODIC
     slope: float | None = None
+    curvature: float | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ValueError(f"function must be callable, got {self.function!r}")
-        if not isinstance(self.bounds, tuple) or len(self.bounds) != 2:
-            raise ValueError(f"bounds must be a pair (low, high), got {self.bounds!r}")
-        check_real("bounds[1]", self.bounds[1], at_least=check_real("bounds[0]", self.bounds[0]))
-        check_real("sensitivity", self.sensitivity, at_least=0.0)
+        check_bounds("bounds", self.bounds)
+        check_size("sensitivity", self.sensitivity)
         check_int("dimension", self.dimension, at_least=1, at_most=3)
-        check_real("high", self.high, above=check_real("low", self.low))
+        check_interval("low and high", check_real("low", self.low), check_real("high", self.high))
         check_choice("boundary", self.boundary, (PERIODIC, REFLECTING))
         if self.slope is not None:
-            check_real("slope", self.slope, above=0.0)
+            check_positive("slope", self.slope)
+        if self.curvature is not None:
+            check_positive("curvature", self.curvature)
 
     @property
     def oscillation(self) -> float:
@@ -323,12 +349,20 @@ class CallableLoss:
         return Axis(self.low, self.high, cells, self.boundary)
 
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
-        values = np.asarray(self.function(points, dataset), dtype=np.float64)
-        if values.shape != (len(points),):
-            raise ValueError(
-                f"function must return shape ({len(points)},) for {len(points)} points, got shape {values.shape}"
-            )
-        return values
+        values = call_user_code("function", self.function, points, dataset)
+        return user_numbers("function", values, (len(points),), finite=False)
+
+
+def check_bounds(name: str, bounds: Any) -> tuple[float, float]:
+    """Returns a pair (low, high) of loss values.
+
+    Raises:
+      ValueError: no pair, out of order, or beyond 1e100.
+    """
+    if not isinstance(bounds, tuple) or len(bounds) != 2:
+        raise ValueError(f"{name} must be a pair (low, high), got {bounds!r}")
+    low = check_real(f"{name}[0]", bounds[0], at_least=-LARGEST)
+    return low, check_real(f"{name}[1]", bounds[1], at_least=low, at_most=LARGEST)
 
 
 def check_loss_values(values: FloatArray, bounds: tuple[float, float]) -> FloatArray:
@@ -368,5 +402,6 @@ __all__ = [
     "Loss",
     "MeanLoss",
     "QuantileLoss",
+    "check_bounds",
     "check_loss_values",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -17,7 +19,14 @@ from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import check_choice, check_delta, check_int
 from dvrenyi_plugin.mechanisms.dp_sgd_base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig, ModelStreams
-from dvrenyi_plugin.mechanisms.dp_sgd_models import load_weights, model_factory, weights_of
+from dvrenyi_plugin.mechanisms.dp_sgd_models import (
+    load_weights,
+    model_factory,
+    shared_parameters,
+    weights_of,
+)
+from dvrenyi_plugin.mechanisms.ensemble_network import EnsembleNetwork
+from dvrenyi_plugin.mechanisms.layer_checks import LayerCase, check_layer, layer_cases
 from dvrenyi_plugin.mechanisms.torch_streams import torch_generator
 
 try:
@@ -61,8 +70,21 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         super().__init__(config)
         self._build = model_factory(config.model, config.input_shape, config.num_classes)
         model = self._build()
-        _check_padding(model)
         load_weights(model, config.initial_weights)
+        try:
+            _check_layers(model, config.input_shape, config.grad_sample_mode)
+        except ValueError as error:
+            raise ValueError(f"{error}{self._who_can()}") from None
+
+    def _who_can(self) -> str:
+        """Returns what to use for a network that cannot be trained as the config asks, after a semicolon; else nothing."""
+        with contextlib.suppress(ValueError):
+            _check_layers(self._build(), self.config.input_shape, "hooks")
+            return "; use grad_sample_mode='hooks'"
+        with contextlib.suppress(ValueError):
+            EnsembleNetwork(self._build(), self.config.input_shape)
+            return "; use EnsembleDpSgdMechanism"
+        return ""
 
     def accountant_epsilon(self, delta: float) -> float:
         """Returns the epsilon at this delta that Opacus's own accountant gives for the claimed noise.
@@ -93,14 +115,37 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         return np.stack(results)
 
 
-def _check_padding(model: nn.Module) -> None:
-    """Raises ValueError for convolutions whose per-example gradients Opacus takes as if zeros were around the image."""
-    for name, module in model.named_modules():
-        if getattr(module, "padding_mode", "zeros") != "zeros":
+def _check_layers(model: nn.Sequential, input_shape: tuple[int, ...], mode: str) -> None:
+    """Raises ValueError, naming the layer, if Opacus cannot train a network in this mode. The network is used up."""
+    if mode == "ghost":
+        for first, other in shared_parameters(model):
             raise ValueError(
-                f"model must pad with zeros in OpacusDpSgdMechanism, but {name!r} is {module}: Opacus gives it the"
-                " gradients of zero padding; use EnsembleDpSgdMechanism"
+                "model must not share a parameter between layers with grad_sample_mode='ghost', but"
+                f" {other!r} is {first!r}"
             )
+    for case in layer_cases(model, input_shape):
+        check_layer(
+            case,
+            f"OpacusDpSgdMechanism with grad_sample_mode={mode!r}",
+            functools.partial(_opacus_gradients, mode=mode),
+            norms=mode == "ghost",
+        )
+
+
+def _opacus_gradients(case: LayerCase, mode: str) -> list[torch.Tensor]:
+    """Returns what Opacus takes for a layer's per-example gradients, or with "ghost" their norms."""
+    wrapped = _wrap(case.layer, mode, clip_norm=1.0)
+    (wrapped(case.inputs) * case.cotangent).sum().backward()
+    attribute = "_norm_sample" if mode == "ghost" else "grad_sample"
+    return [getattr(parameter, attribute) for parameter in case.parameters]
+
+
+def _wrap(model: nn.Module, mode: str, clip_norm: float) -> Any:
+    if mode == "ghost":
+        return GradSampleModuleFastGradientClipping(
+            model, loss_reduction="sum", max_grad_norm=clip_norm, use_ghost_clipping=True
+        )
+    return GradSampleModule(model, loss_reduction="sum")
 
 
 class _Trainer:
@@ -112,13 +157,7 @@ class _Trainer:
         self._clip_norm = min(config.effective_clip_norm, _NEVER_CLIPS)
         self._criterion = nn.CrossEntropyLoss(reduction="sum")
         self._model = model
-        self._wrapped: Any = (
-            GradSampleModuleFastGradientClipping(
-                model, loss_reduction="sum", max_grad_norm=self._clip_norm, use_ghost_clipping=True
-            )
-            if self._ghost
-            else GradSampleModule(model, loss_reduction="sum")
-        )
+        self._wrapped = _wrap(model, config.grad_sample_mode, self._clip_norm)
 
     def train(
         self,

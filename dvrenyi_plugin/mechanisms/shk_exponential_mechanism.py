@@ -35,8 +35,12 @@ class ShkExponentialMechanism(FlowMechanism):
     def time_for_epsilon(self, epsilon: float) -> float:
         """Returns the least running time, up to rounding, whose pure-DP claim is at most `epsilon`.
 
+        The claim comes down with time to beta times the sensitivity, which is what the exponential mechanism claims.
+        The law itself may leak less, above all early in the run: from the common start it knows no data at time 0. No
+        claim says so, because none is proved for the program.
+
         Raises:
-          ValueError: epsilon is not above beta times the sensitivity, which no running time goes below.
+          ValueError: epsilon is not above beta times the sensitivity: no running time brings the claim below that.
         """
         floor = self.config.oscillation_distance
         # Once for what the claim adds, once for the arithmetic here: the claim must not end above epsilon.

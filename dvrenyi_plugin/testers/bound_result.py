@@ -30,6 +30,8 @@ class BoundResult:
         sample first certifies and then fits, so the two may add up to more than was given.
       critic_range: interval the critic's values are bounded to, if it is.
       seed: of every random choice the tester made.
+      fewest_samples: samples of each law that it takes at least to refute the claim, whatever the mechanism does, when fewer
+        were given; inf when even 10^9 would not do. None when as many were given, or the tester knows no such number.
       details: method-specific values that decided the result (orders tried, threshold, rates, counts).
     """
 
@@ -43,6 +45,7 @@ class BoundResult:
     num_fit: tuple[int, int]
     num_certify: tuple[int, int]
     seed: int
+    fewest_samples: float | None = None
     critic_range: tuple[float, float] | None = None
     direction: str = "samples1 over samples2"
     details: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import abc
+import math
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from dvrenyi_plugin._validation import check_lower_bound
 from dvrenyi_plugin.testers.bound_result import BoundResult
+
+_MOST_SAMPLES = 10**9
 
 
 class BoundTester(abc.ABC):
@@ -47,3 +51,25 @@ class BoundTester(abc.ABC):
           ValueError: `lower_bound` is NaN or no number. A broken bound must not pass for a kept promise.
         """
         return check_lower_bound(lower_bound) > self._limit
+
+
+def fewest_samples(can_refute: Callable[[int], bool], given: int) -> float | None:
+    """Returns the fewest samples of each law with which a claim can be refuted at all; None when those given are enough,
+    inf when even 10^9 are not.
+
+    Args:
+      can_refute: whether so many samples of each law could refute, if they were the worst for the claim; once True,
+        True for all larger numbers.
+      given: samples of each law that there are, >= 1.
+    """
+    if can_refute(given):
+        return None
+    if not can_refute(_MOST_SAMPLES):
+        return math.inf
+    too_few, enough = given, 2 * given
+    while not can_refute(enough):
+        too_few, enough = enough, 2 * enough
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if can_refute(middle) else (middle, enough)
+    return enough

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._row_by_row import RowByRow
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -25,7 +27,8 @@ from dvrenyi_plugin._validation import (
     check_seed,
 )
 from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess
+from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, GrowthOptimalEProcess
+from dvrenyi_plugin.bounds.limit import largest_rate
 from dvrenyi_plugin.bounds.means import betting_lower_bound, betting_upper_bound
 from dvrenyi_plugin.critics.dv_estimator import (
     MIN_SAMPLES,
@@ -40,7 +43,7 @@ from dvrenyi_plugin.interfaces import (
     renyi_threshold,
 )
 from dvrenyi_plugin.testers.bound_result import NOTHING_CERTIFIED, BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -96,7 +99,10 @@ class DvRenyiPropertyTester(BoundTester):
     Args:
       config: what to test and how.
       base_model: torch module from shape (n, d) to (n, 1) or (n,), used in place of the default network. It is
-        copied, never changed: testers that are given one model do not interact.
+        copied, never changed: testers that are given one model do not interact. In evaluation mode it must treat
+        its rows one by one: the bound holds for a fixed function of one sample. Dropout and batch normalisation
+        with running statistics do; statistics of the batch, attention over rows and x.mean() do not, and every
+        audit checks its samples' values for it, before training and after.
 
     Raises:
       ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP), or `base_model` is not a
@@ -111,8 +117,8 @@ class DvRenyiPropertyTester(BoundTester):
         self._config = config
         self._alpha = default_order(claim) if config.alpha is None else float(config.alpha)
         super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
-        split_seed, critic_seed = np.random.SeedSequence(config.seed).spawn(2)
-        self._split_seed = split_seed
+        split_stream, critic_stream = streams_of("tester", config.seed, 2)
+        self._split_stream = split_stream
         self._estimator = DvRenyiEstimator(
             DvRenyiEstimatorConfig(
                 alpha=self._alpha,
@@ -120,7 +126,7 @@ class DvRenyiPropertyTester(BoundTester):
                 batch_size=training.batch_size,
                 learning_rate=training.optimizer_learning_rate,
                 critic_bound=training.model_output_coordinate_bound,
-                seed=int(critic_seed.generate_state(1)[0]),
+                seed=seed_of(critic_stream),
             ),
             base_model,
         )
@@ -140,7 +146,8 @@ class DvRenyiPropertyTester(BoundTester):
           failure_probability: one-sided, in (0, 1), for this one statement.
 
         Raises:
-          ValueError: malformed samples, fewer than 8 a side, or a failure probability outside (0, 1).
+          ValueError: malformed samples, fewer than 8 a side, a failure probability outside (0, 1), or a base model
+            that does not treat rows one by one.
 
         Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private
         Machine Learning", definition 2.2, with one fixed critic on fresh samples in place of its uniform band
@@ -148,10 +155,14 @@ class DvRenyiPropertyTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2, min_samples=_MIN_SAMPLES)
-        rng = np.random.default_rng(self._split_seed)
+        rng = np.random.default_rng(self._split_stream)
         fit1, certify1 = _split(first, self._config.fit_fraction, rng)
         fit2, certify2 = _split(second, self._config.fit_fraction, rng)
+        critic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
         critic = self._estimator.estimate(fit1, fit2).critic
+        if self._estimator.has_base_model:
+            # Again on the samples that certify: what holds on others need not hold on them.
+            critic = RowByRow("base_model", critic, np.concatenate([first, second]))
         critic_values = _CriticValues(
             critic(fit1), critic(fit2), critic(certify1), critic(certify2)
         )
@@ -172,9 +183,21 @@ class DvRenyiPropertyTester(BoundTester):
             num_fit=(len(fit1), len(fit2)),
             num_certify=(len(certify1), len(certify2)),
             critic_range=certificate.critic_range,
+            fewest_samples=self._fewest_samples(beta, min(len(first), len(second))),
             seed=self._config.seed,
             details=MappingProxyType(certificate.details),
         )
+
+    def _fewest_samples(self, beta: float, given: int) -> float | None:
+        if self._config.certificate != "eprocess":
+            return None
+        bets_needed = -math.log(beta) / largest_rate(self._alpha, self._limit)
+
+        def can_refute(count: int) -> bool:
+            seen = max(STREAM_WARM_UP, _num_fitting(count, self._config.fit_fraction))
+            return count - seen >= bets_needed
+
+        return fewest_samples(can_refute, given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,5 +339,9 @@ def _split(
     # A random split: mechanisms may return their outputs in an order that means something, and the betting
     # bound needs the certifying samples in an order that nobody chose.
     order = rng.permutation(len(samples))
-    num_fit = min(len(samples) - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * len(samples))))
+    num_fit = _num_fitting(len(samples), fit_fraction)
     return samples[order[:num_fit]], samples[order[num_fit:]]
+
+
+def _num_fitting(count: int, fit_fraction: float) -> int:
+    return min(count - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * count)))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._streams import streams_of
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -138,7 +139,7 @@ class GdpBaselineTester(BoundTester):
         first, second = check_sample_pair(samples1, samples2)
         held_out = self._config.held_out_threshold
         if held_out:
-            streams = np.random.SeedSequence(self._config.seed).spawn(2)
+            streams = streams_of("tester", self._config.seed, 2)
             fit1, certify1 = split_samples(first, self._config.fit_fraction, streams[0])
             fit2, certify2 = split_samples(second, self._config.fit_fraction, streams[1])
         else:

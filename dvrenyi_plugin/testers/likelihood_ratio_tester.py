@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._row_by_row import RowByRow
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -40,13 +41,15 @@ class LikelihoodRatioTesterConfig:
       privacy_property: the claim, ours or DP-Auditorium's: Rényi, pure, Gaussian or zero-concentrated DP. Not
         (epsilon, delta)-DP, which no Rényi bound refutes.
       log_ratio: log density of law 1 over law 2; takes samples of shape (n, d), float64, and returns shape (n,) in
-        nats, -inf where law 1 has no mass. The bounds hold only if it is the true one.
+        nats, -inf where law 1 has no mass and +inf where law 2 has none. It must treat rows one by one (checked). The
+        bounds hold only if it is the true one.
       certificate: "markov" (theorem 3.1, no further assumption) or "bounded" (theorem B.3, needs
         `largest_log_ratio`).
       largest_log_ratio: the log ratio's supremum, or more, in nats, >= 0; from the mechanism, never from samples.
         With `either_order`, the supremum of its absolute value.
       either_order: for callers that do not say which law comes first, as DP-Auditorium's runner: computes with the
-        log ratio and with its negative, one of which is the true one, and keeps the weaker bound.
+        log ratio and with its negative, one of which is the true one, and keeps the weaker bound. A sample where the
+        ratio is infinite tells the order: law 2 gives none where it has no mass.
       alpha: order, > 1; None for a Rényi claim's own order, 2 for the other claims.
       seed: recorded in results; nothing here is random.
     """
@@ -119,19 +122,21 @@ class LikelihoodRatioTester(BoundTester):
           samples1: shape (n1,) or (n1, d), n1 >= 2, the numerator law.
           samples2: shape (n2,) or (n2, d), n2 >= 2, the law that the mean is taken under.
           failure_probability: one-sided, in (0, 1).
+
+        Raises:
+          ValueError: malformed samples; a log ratio that is NaN, of another shape, does not treat rows one by one, or
+            is infinite where the samples cannot be in any order that is allowed.
         """
         beta = check_failure_probability(failure_probability)
-        _, second = check_sample_pair(samples1, samples2)
-        log_ratios = self._log_ratios(second)
-        sides = [self._bound(log_ratios, beta)]
-        # Where law 1 has no mass only one order is possible: the negative would be infinite.
-        if self._config.either_order and np.isfinite(log_ratios).all():
-            sides.append(self._bound(-log_ratios, beta))
+        first, second = check_sample_pair(samples1, samples2)
+        log_ratios = RowByRow("log_ratio", self._config.log_ratio, first, finite=False)(second)
+        possible = self._possible(log_ratios)
+        sides = [self._bound(ratios, beta) for ratios in possible]
         largest = self._config.largest_log_ratio
         details: dict[str, Any] = {
             "certificate": self._config.certificate,
             "largest_log_ratio": largest,
-            "largest_log_ratio_seen": float(log_ratios.max()),
+            "largest_log_ratio_seen": max(float(ratios.max()) for ratios in possible),
             "either_order": self._config.either_order,
         }
         if largest is not None:
@@ -169,11 +174,18 @@ class LikelihoodRatioTester(BoundTester):
         point_estimate = max(0.0, empirical_renyi_divergence(alpha, log_ratios))
         return _Side(lower_bound, point_estimate, upper_bound)
 
-    def _log_ratios(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-        values = np.asarray(self._config.log_ratio(samples), dtype=np.float64)
-        if values.shape != (len(samples),):
+    def _possible(self, log_ratios: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Returns the log ratios of the orders in which law 2 can have given these samples."""
+        if np.isnan(log_ratios).any():
             raise ValueError(
-                f"log_ratio must return shape ({len(samples)},) for samples of shape {samples.shape}, got"
-                f" {values.shape}"
+                f"log_ratio must not be NaN, got {int(np.isnan(log_ratios).sum())} of {len(log_ratios)}"
             )
-        return values
+        orders = [log_ratios, -log_ratios] if self._config.either_order else [log_ratios]
+        possible = [ratios for ratios in orders if not (ratios == math.inf).any()]
+        if not possible:
+            raise ValueError(
+                "log_ratio must not be +inf at a sample of law 2, which would have no mass there, got"
+                f" {int(np.isinf(log_ratios).sum())} infinite values"
+                + (" of both signs" if self._config.either_order else "")
+            )
+        return possible

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._validation import (
     check_choice,
     check_failure_probability,
@@ -19,6 +21,7 @@ from dvrenyi_plugin._validation import (
     check_seed,
 )
 from dvrenyi_plugin.bounds.eprocess import (
+    STREAM_WARM_UP,
     GrowthOptimalEProcess,
     LogRatioFitter,
     most_promising_order,
@@ -27,10 +30,7 @@ from dvrenyi_plugin.bounds.eprocess import (
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
-
-# Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
-_STREAM_WARM_UP = 30
+from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +103,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         self._orders = config.candidate_orders
         self._thresholds = tuple(renyi_threshold(claim, order) for order in self._orders)
         super().__init__(config.privacy_property, self._thresholds[0])
+        self._order_stream, self._critic_stream = streams_of("tester", config.seed, 2)
 
     def estimate_lower_bound(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
@@ -147,7 +148,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
-        rng = np.random.default_rng(self._config.seed)
+        rng = np.random.default_rng(self._order_stream)
         first, second = rng.permutation(first), rng.permutation(second)
         pairs = min(len(first), len(second))
         warm_up = self._config.warm_up or sample_size_warm_up(pairs)
@@ -167,6 +168,7 @@ class SequentialRenyiPropertyTester(BoundTester):
             num_fit=(len(first) - certify1, len(second) - certify2),
             num_certify=(certify1, certify2),
             seed=self._config.seed,
+            fewest_samples=fewest_samples(functools.partial(self._can_refute, beta), pairs),
             details=MappingProxyType(
                 {
                     "orders_considered": self._orders,
@@ -192,7 +194,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         return self._new_process(
             0,
             check_failure_probability(failure_probability),
-            self._config.warm_up or _STREAM_WARM_UP,
+            self._config.warm_up or STREAM_WARM_UP,
         )
 
     def _check_one_order(self, method: str) -> None:
@@ -208,6 +210,13 @@ class SequentialRenyiPropertyTester(BoundTester):
             claims=(self._thresholds[index],),
             fit=self._fitter(),
             warm_up=warm_up,
+        )
+
+    def _can_refute(self, beta: float, pairs: int) -> bool:
+        warm_up = self._config.warm_up or sample_size_warm_up(pairs)
+        return any(
+            self._new_process(index, beta, warm_up).can_reject(threshold, pairs)
+            for index, threshold in enumerate(self._thresholds)
         )
 
     def _choose_order(self, first: Any, second: Any, warm_up: int) -> int:
@@ -230,4 +239,4 @@ class SequentialRenyiPropertyTester(BoundTester):
             return fit_log_ratio
         from dvrenyi_plugin.critics.log_ratio_network import NetworkLogRatio
 
-        return NetworkLogRatio(seed=self._config.seed).fit
+        return NetworkLogRatio(seed=seed_of(self._critic_stream)).fit

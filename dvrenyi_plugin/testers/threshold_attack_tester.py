@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from dvrenyi_plugin._streams import streams_of
 from dvrenyi_plugin._validation import (
     check_failure_probability,
     check_orders,
@@ -33,11 +35,12 @@ from dvrenyi_plugin.interfaces import (
     read_claim,
 )
 from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 from dvrenyi_plugin.testers.threshold_rules import (
     LinearScore,
     count_at_every_threshold,
     fit_linear_score,
+    num_fitting,
     split_samples,
 )
 
@@ -119,7 +122,7 @@ class ThresholdAttackTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
-        streams = np.random.SeedSequence(self._config.seed).spawn(2)
+        streams = streams_of("tester", self._config.seed, 2)
         fit1, certify1 = split_samples(first, self._config.fit_fraction, streams[0])
         fit2, certify2 = split_samples(second, self._config.fit_fraction, streams[1])
         rule, num_candidates = self._choose_rule(fit1, fit2, beta)
@@ -146,9 +149,19 @@ class ThresholdAttackTester(BoundTester):
             num_fit=(len(fit1), len(fit2)),
             num_certify=(len(certify1), len(certify2)),
             seed=self._config.seed,
+            fewest_samples=fewest_samples(
+                functools.partial(self._can_refute, beta), max(len(first), len(second))
+            ),
             direction="both" if both else "samples1 over samples2",
             details=self._details(bounds, rule, num_candidates),
         )
+
+    def _can_refute(self, beta: float, count: int) -> bool:
+        """Whether a rule that never errs on `count` samples of each law refutes the claim."""
+        certify = count - num_fitting(count, self._config.fit_fraction)
+        best = EventBounds(certify, certify, 0, certify, beta)
+        bound = self._quantity(best.true_positive_rate_lower, best.false_positive_rate_upper)
+        return bool(bound > self._limit)
 
     def _details(
         self, bounds: EventBounds, rule: _Rule, num_candidates: int

@@ -45,6 +45,11 @@ def count_at_every_threshold(
     return ThresholdCounts(thresholds, scores1.size - below1, scores2.size - below2)
 
 
+def num_fitting(count: int, fit_fraction: float) -> int:
+    """Returns how many of `count` samples, >= 2, are used for fitting: at least one, and not all."""
+    return min(count - 1, max(1, round(fit_fraction * count)))
+
+
 def split_samples(
     samples: NDArray[np.float64], fit_fraction: float, stream: np.random.SeedSequence
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -56,7 +61,7 @@ def split_samples(
       stream: of this split alone; another sample needs another stream.
     """
     count = len(samples)
-    num_fit = min(count - 1, max(1, round(fit_fraction * count)))
+    num_fit = num_fitting(count, fit_fraction)
     order = np.random.default_rng(stream).permutation(count)
     return samples[order[:num_fit]], samples[order[num_fit:]]
 

@@ -126,14 +126,17 @@ def vizier_pairs(study_name: str) -> Any:
 
 
 def classification_pairs(study_name: str) -> Any:
-    """Pairs of 4 and 3 records with 3 features; `num_classes` is really the largest label."""
+    """Pairs of 4 and 3 records with 3 features; `num_classes` is really the largest label.
+
+    The first pair of a grid search is always the same one; Vizier's random searches take no seed.
+    """
     return classification_dataset_generator.ClassificationDatasetGenerator(
         dataset_generator_config.ClassificationDatasetGeneratorConfig(
             study_name=study_name,
             study_owner="tests",
             min_value=-1.0,
             max_value=1.0,
-            search_algorithm="QUASI_RANDOM_SEARCH",
+            search_algorithm="GRID_SEARCH",
             metric_name="lower_bound",
             sample_dim=3,
             num_samples=4,
@@ -174,15 +177,16 @@ def assert_true_claim_kept_and_false_claim_refuted(
     make_tester: Callable[[Any], Any],
     make_mechanism: Callable[[], Any],
     make_generator: Callable[[], Any],
+    num_samples: int = 1000,
 ) -> None:
     true_claim, false_claim = renyi_dp(2.0, 1.0), renyi_dp(2.0, 0.25)
-    kept = run(make_tester(true_claim), make_mechanism(), make_generator())
+    kept = run(make_tester(true_claim), make_mechanism(), make_generator(), num_samples)
     assert kept.termination_reason == RUNNER.TerminationReason.TRIAL_LIMIT_REACHED
     assert kept.found_privacy_violation is None
     assert kept.privacy_property is true_claim
     (bound,) = kept.lower_bound_divergence_estimates
     assert type(bound) is float and 0.25 < bound <= 1.0
-    refuted = run(make_tester(false_claim), make_mechanism(), make_generator())
+    refuted = run(make_tester(false_claim), make_mechanism(), make_generator(), num_samples)
     assert refuted.termination_reason == RUNNER.TerminationReason.FOUND_PRIVACY_VIOLATION
     assert refuted.found_privacy_violation.failure_probability == FAILURE_PROBABILITY
 
@@ -202,11 +206,20 @@ def test_with_the_vizier_generator(
 
 
 @pytest.mark.parametrize("make_tester", TESTERS)
-def test_with_the_classification_generator(
+def test_f14_with_the_classification_generator(
     make_tester: Callable[[Any], Any], new_study: Callable[[], str]
 ) -> None:
+    """f14: outputs have eight columns, so a score must be found, for which 1,000 samples are too few.
+
+    Over random directions of the shift the threshold attack's bound, the weakest of the four, had mean 0.28 and standard
+    deviation 0.064 at 1,000 samples, a third of the bounds below the 0.25 that is asked for; at 8,000 samples mean 0.50
+    and standard deviation 0.034: below 0.25 with probability under 1e-6. Pair, noise and testers are seeded.
+    """
     assert_true_claim_kept_and_false_claim_refuted(
-        make_tester, one_dp_sgd_step, lambda: classification_pairs(new_study())
+        make_tester,
+        one_dp_sgd_step,
+        lambda: classification_pairs(new_study()),
+        num_samples=8000,
     )
 
 

@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
     os.environ.setdefault(variable, "1")
 
-ABSENT = "TensorFlow Privacy is not installed: pip install dvrenyi_plugin[tensorflow]"
+ABSENT = 'TensorFlow Privacy is not installed: pip install ".[tensorflow]"'
 
 
 class _SkippedModule(pytest.Module):

@@ -17,7 +17,7 @@ from scipy import stats
 
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.conversions import dp_sgd_epsilon
-from dvrenyi_plugin.mechanisms import tf_privacy_dp_sgd_mechanism as module
+from dvrenyi_plugin.mechanisms import tf_privacy_training as module
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig
 from dvrenyi_plugin.mechanisms.dp_sgd_models import random_weights
 from dvrenyi_plugin.mechanisms.ensemble_dp_sgd_mechanism import (

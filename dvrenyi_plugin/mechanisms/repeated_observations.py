@@ -1,0 +1,70 @@
+"""Models that repeat each other are not independent, whatever a training says of its randomness.
+
+A training that sets its own seed gives the same model again and again, and every bound then counts one model many times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+# Of two observations that float32 rounds into one cell of 32 neighbouring numbers, one pair in 32 is equal. Twice that
+# allows for laws so narrow that they have few such numbers.
+_CELL_BITS = 5
+_SHARE_OF_EQUAL_PAIRS = 2.0 / 2**_CELL_BITS
+_FLOAT64_BITS_BEYOND_FLOAT32 = 29
+_FALSE_ALARM_PROBABILITY = 1e-9
+_FEWEST_OTHER_VALUES = 3
+
+
+def check_independent(observations: NDArray[np.float64], which: str) -> None:
+    """Raises unless repeated rows can be explained by the rounding of float32.
+
+    Equal pairs of rows are held against pairs that agree in all but the last bits of float32: the audit stops when so
+    many of those are equal that rounding alone would make it with probability at most 1e-9 (a binomial tail; pairs of
+    models are treated as independent). Laws that have a density and are computed in float32 or better, with a standard
+    deviation of at least 5 of the steps of float32 there, therefore go through. So do rows at the smallest or largest
+    value of every column, a loss that saturates, as long as at least three others differ; and rows that are not
+    finite.
+
+    Args:
+      observations: shape (n, k), a row a model, all of one law.
+      which: the models, for the message: "without the canary".
+
+    Raises:
+      ValueError: with the likely cause.
+    """
+    rows = observations[np.isfinite(observations).all(axis=1)] + 0.0  # -0.0 is 0.0
+    if len(rows) < 2:
+        return
+    at_ends = ((rows == rows.min(axis=0)) | (rows == rows.max(axis=0))).all(axis=1)
+    if len(np.unique(rows[~at_ends], axis=0)) >= _FEWEST_OTHER_VALUES:
+        rows = rows[~at_ends]
+    bits = np.ascontiguousarray(rows).view(np.int64)
+    values, counts = np.unique(bits, axis=0, return_counts=True)
+    dropped = _FLOAT64_BITS_BEYOND_FLOAT32 + _CELL_BITS
+    cells = np.unique(bits >> dropped, axis=0, return_counts=True)[1]
+    equal, close = _pairs(counts), _pairs(cells)
+    if equal == 0 or binom.sf(equal - 1, close, _SHARE_OF_EQUAL_PAIRS) > _FALSE_ALARM_PROBABILITY:
+        return
+    often = int(counts.argmax())
+    example = values[often].view(np.float64)
+    shown = ", ".join(f"{value:.6g}" for value in example[:3]) + (
+        ", ..." if len(example) > 3 else ""
+    )
+    raise ValueError(
+        f"models must be independent, got {int(counts[counts > 1].sum())} of {len(observations)} {which}"
+        f" whose observation another one has too (most often {shown}, in {int(counts[often])}). The likely"
+        " cause is a seed set inside the training: all its randomness must come from the seed that it is"
+        " given. Training without any noise does this too. If observations take few values by nature (an"
+        " accuracy, a rounded loss), or every model is the same on purpose, declare it:"
+        " discrete_outputs=True"
+    )
+
+
+def _pairs(counts: NDArray[np.int64]) -> int:
+    return int((counts * (counts - 1) // 2).sum())
+
+
+__all__ = ["check_independent"]
