@@ -10,15 +10,28 @@ VERSION = re.search(
     r'^__version__ = "([^"]+)"', (HERE / "dvrenyi_plugin" / "__init__.py").read_text(), re.MULTILINE
 ).group(1)
 
+
+def _long_description() -> str:
+    """Returns the README for a page where the files beside it are not: no pictures, paths in place of links to them."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"!\[[^]]*\]\((?!https?:)[^)]*\)\n*", "", text)
+    return re.sub(
+        r"\[([^]]*)\]\((?!https?:|#)([^)]*)\)",
+        lambda link: link[2] if link[1] in (link[2], "docs") else f"{link[1]} ({link[2]})",
+        text,
+    )
+
+
 VISION = ["mlxtend>=0.23", "scikit-learn>=1.3"]
 
 setuptools.setup(
     name="dvrenyi_plugin",
     version=VERSION,
     description="Rényi differential-privacy auditing for DP-Auditorium: testers, mechanisms, audits",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=_long_description(),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    license_expression="Apache-2.0",
+    license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=setuptools.find_packages(include=["dvrenyi_plugin", "dvrenyi_plugin.*"]),
     package_data={"": ["*.pyi", "py.typed"]},
@@ -57,7 +70,6 @@ setuptools.setup(
         ]
     },
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering",
         "Topic :: Security",

@@ -25,6 +25,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from quick import parse_arguments, scratch_file
+
 from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig
 from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
 from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
@@ -78,7 +80,7 @@ COLUMNS = (
 )
 
 
-def run(case: str, seed: int, workers: int) -> dict[str, Any]:
+def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     """Returns one audit as a row of the CSV."""
     start = time.perf_counter()
     experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**CASES[case].settings, seed=seed))
@@ -87,7 +89,7 @@ def run(case: str, seed: int, workers: int) -> dict[str, Any]:
         experiment.tester,
         experiment.pair,
         DpSgdAuditConfig(
-            num_models=MAX_MODELS, training=ModelTrainingConfig(num_workers=workers), seed=seed
+            num_models=num_models, training=ModelTrainingConfig(num_workers=workers), seed=seed
         ),
         SequentialAuditConfig(batch_models=20),
         claimed_mu=experiment.claimed_mu,
@@ -154,11 +156,19 @@ def main() -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--cases", nargs="*", choices=tuple(CASES), default=list(CASES))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--num_models", type=int, default=MAX_MODELS, help="a world, at most")
     parser.add_argument(
         "--max_seconds", type=float, default=float("inf"), help="start no case later"
     )
     parser.add_argument("--table", action="store_true")
-    flags = parser.parse_args()
+    flags = parse_arguments(
+        parser,
+        cases=list(CASES)[:1],
+        workers=1,
+        num_models=10,
+        max_seconds=0.01,
+        output=str(scratch_file("broken_training.csv")),
+    )
     rows = read_rows(flags.output)
     if flags.table:
         print_table(rows)
@@ -167,7 +177,7 @@ def main() -> None:
     for case, seed in wanted(flags.cases, rows):
         if time.perf_counter() - start > flags.max_seconds:
             return
-        row = run(case, seed, flags.workers)
+        row = run(case, seed, flags.workers, flags.num_models)
         is_new = not os.path.exists(flags.output)
         with open(flags.output, "a", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)

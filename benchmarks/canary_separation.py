@@ -14,6 +14,8 @@ import argparse
 import itertools
 import time
 
+from quick import parse_arguments
+
 from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
 from dvrenyi_plugin.audits.model_training import ModelTrainingConfig, train_both_worlds
 from dvrenyi_plugin.audits.report import Separation
@@ -32,7 +34,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--num_models", type=int, default=200)
     parser.add_argument("--num_workers", type=int, default=2)
-    options = parser.parse_args()
+    options = parse_arguments(
+        parser, models="logistic", mus="1", num_records=10, steps=3, num_models=4, num_workers=1
+    )
     print(
         "model     canary       label  gradient norm  mu  seed  observed   measured        noise-free  seconds"
     )

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from joblib import Parallel, delayed
 from known_pairs import KnownPair, gaussian, laplace, mixture, packing
+from quick import parse_arguments, scratch_file
 
 from dvrenyi_plugin.bounds.limit import certifiable_fraction
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
@@ -197,7 +198,14 @@ def main() -> None:
     parser.add_argument(
         "--page_only", action="store_true", help="rewrite the page, measure nothing"
     )
-    arguments = parser.parse_args()
+    arguments = parse_arguments(
+        parser,
+        num_pairs=(500,),
+        alphas=(2.0,),
+        seeds=1,
+        jobs=1,
+        results=scratch_file("certified_fraction.csv"),
+    )
     if not arguments.page_only:
         tasks = [
             Task(
@@ -217,7 +225,7 @@ def main() -> None:
         run(tasks, arguments.results, arguments.jobs)
     from certified_fraction_page import write_page
 
-    write_page(read(arguments.results), DOCS)
+    write_page(read(arguments.results), arguments.results.parent)
 
 
 if __name__ == "__main__":

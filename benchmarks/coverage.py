@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from known_pairs import KnownPair, finite, gaussian, on_grid, rounded_gaussian, student
+from quick import parse_arguments, scratch_file
 from scipy import stats
 
 from dvrenyi_plugin.bounds.limit import closest_null, discrete_pair, gaussian_pair
@@ -349,7 +350,14 @@ def main() -> None:
     parser.add_argument(
         "--page_only", action="store_true", help="rewrite the page, measure nothing"
     )
-    arguments = parser.parse_args()
+    arguments = parse_arguments(
+        parser,
+        cells=("null", "ties"),
+        repeats=2,
+        network_repeats=1,
+        jobs=1,
+        results=scratch_file("coverage.csv"),
+    )
     if not arguments.page_only:
         done = {
             (row["cell"], row["tester"], int(row["first_seed"])) for row in read(arguments.results)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from quick import parse_arguments
 
 from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig
 from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model, load_weights, random_weights
@@ -229,7 +230,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--ensemble_models", type=int, default=500, help="a world, with --audit")
     parser.add_argument("--opacus_models", type=int, default=10, help="a world, with --audit")
-    flags = parser.parse_args()
+    flags = parse_arguments(
+        parser, cases=["mlp:10"], rounds=1, workers=1, ensemble_models=2, opacus_models=1
+    )
     torch.set_num_threads(1)
     print(f"{platform.machine()}, torch {torch.__version__}, one thread")
     if flags.audit:

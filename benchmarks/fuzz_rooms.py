@@ -239,7 +239,7 @@ _RECORD = "record of results, made by the package"
 ROOMS: tuple[Room, ...] = (
     Room(
         "numbers",
-        ("bounds.", "conversions", "divergences", "interfaces", "audits.dp_sgd_claim", "audits.planner", "audits.audit_plan"),
+        ("bounds.", "conversions", "divergences", "interfaces", "audits.dp_sgd_claim",),
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
             **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
@@ -252,9 +252,15 @@ ROOMS: tuple[Room, ...] = (
         "mechanisms",
         tuple(
             "mechanisms." + name
-            for name in ("additive_noise", "gaussian_mech", "laplace_mech", "noisy_max", "randomized_resp", "training_mech")
+            for name in ("additive_noise", "gaussian_mech", "laplace_mech", "noisy_max", "randomized_resp")
         ),
         left_out={"clip_rows": _INTERNAL},
+    ),
+    Room("training", ("mechanisms.training_mech",)),
+    Room(
+        "planning",
+        ("audits.planner", "audits.audit_plan"),
+        left_out=dict.fromkeys(("RefutationPlan", "AuditPlan"), _RECORD),
     ),
     Room(
         "testers",

@@ -1,14 +1,15 @@
 """Prints how often the published Gaussian-DP baseline refutes a claim that holds.
 
 The claim is mu-Gaussian DP and the data are N(mu, 1) against N(0, 1), so the claim is exactly true; mu = 0 is null
-data. Run: python benchmarks/gdp_baseline_false_alarms.py [repeats]
+data. Run: python benchmarks/gdp_baseline_false_alarms.py --repeats=2000
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
+from quick import parse_arguments
 
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty
 from dvrenyi_plugin.testers import (
@@ -45,7 +46,9 @@ def false_alarm_rates(num_samples: int, mu: float, repeats: int) -> dict[str, fl
 
 
 def main() -> None:
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=2000)
+    repeats = parse_arguments(parser, repeats=2).repeats
     print(f"failure probability {FAILURE_PROBABILITY}, {repeats} repeats, seed {SEED}")
     for num_samples in (100, 500):
         for mu in (0.0, 1.0):

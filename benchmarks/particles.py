@@ -1,8 +1,9 @@
 """Speed and bias of birth-death Langevin particles.
 
-OMP_NUM_THREADS=1 python benchmarks/particles.py speed     # about 1 minute on one core
-OMP_NUM_THREADS=1 python benchmarks/particles.py wells     # about 10 seconds
-OMP_NUM_THREADS=1 python benchmarks/particles.py bias      # about 2 minutes
+OMP_NUM_THREADS=1 python benchmarks/particles.py                    # all three
+OMP_NUM_THREADS=1 python benchmarks/particles.py --report=speed     # about 1 minute on one core
+OMP_NUM_THREADS=1 python benchmarks/particles.py --report=wells     # about 10 seconds
+OMP_NUM_THREADS=1 python benchmarks/particles.py --report=bias      # about 2 minutes
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from quick import parse_arguments
 from scipy import special, stats
 
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
@@ -73,7 +75,7 @@ def timed_run(
     return run, time.process_time() - started
 
 
-def report_speed() -> None:
+def report_speed(fewer: int) -> None:
     print("domain d ensembles particles steps cpu-seconds particle-steps/cpu-second")
     cases = [
         (ParticleDomain.torus(1), 2000, 200, 3.0, 0.02),
@@ -84,7 +86,9 @@ def report_speed() -> None:
         (ParticleDomain.torus(3), 200, 200, 0.5, 0.02),
         (ParticleDomain.euclidean(5), 200, 200, 0.5, 0.02),
     ]
-    for domain, ensembles, count, run_time, step in cases:
+    for domain, most_ensembles, most_particles, run_time, step in cases:
+        ensembles = max(1, most_ensembles // fewer)
+        count = most_particles if most_ensembles > 1 else most_particles // fewer
         is_first = domain.dimension == 1
         dynamics = ParticleDynamics(
             domain, run_time, step, bandwidth=None if domain.is_bounded else 0.5
@@ -109,7 +113,7 @@ def report_speed() -> None:
         )
 
 
-def report_wells() -> None:
+def report_wells(fewer: int) -> None:
     edges = np.linspace(-math.pi, math.pi, 65)
     fine = np.linspace(-math.pi, math.pi, 64 * 64 + 1)
     middle = (fine[1:] + fine[:-1]) / 2.0
@@ -124,21 +128,21 @@ def report_wells() -> None:
                 one_well_start,
                 ParticleDynamics(ParticleDomain.torus(1), 6.0, 0.02, birth_death_rate=rate),
                 1,
-                20_000,
+                20_000 // fewer,
                 seed,
             )
-            masses = np.histogram(run.particles.ravel(), edges)[0] / 20_000
+            masses = np.histogram(run.particles.ravel(), edges)[0] / run.particles.size
             share = float((np.cos(run.particles) > 0.0).mean())
             print(f"{rate:g} {seed} {stats.entropy(masses, target):.5f} {share:.4f} {seconds:.2f}")
 
 
-def report_bias() -> None:
+def report_bias(fewer: int) -> None:
     exact = float(special.i1e(1.5) / special.i0e(1.5))
     print(f"E cos x under exp(1.5 cos x) is {exact:.4f}; bias (standard error) of ensembles, t = 4")
     for dimension, sizes in ((1, (20, 50, 200, 1000, 10_000)), (2, (20, 50, 200, 1000))):
         domain = ParticleDomain.torus(dimension)
-        for size in sizes:
-            ensembles = max(4, (40_000 if dimension == 1 else 20_000) // size)
+        for size in sizes if fewer == 1 else sizes[:2]:
+            ensembles = max(4, (40_000 if dimension == 1 else 20_000) // size // fewer)
             run, _ = timed_run(
                 product_well,
                 product_well_gradient,
@@ -157,8 +161,12 @@ def report_bias() -> None:
 def main() -> None:
     reports = {"speed": report_speed, "wells": report_wells, "bias": report_bias}
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("report", choices=tuple(reports))
-    reports[parser.parse_args().report]()
+    parser.add_argument("--report", choices=tuple(reports), help="one of them; unset: all")
+    arguments = parse_arguments(parser)
+    for name, report in reports.items():
+        if arguments.report in (None, name):
+            # With --quick a hundredth of the particles.
+            report(100 if arguments.quick else 1)
 
 
 if __name__ == "__main__":

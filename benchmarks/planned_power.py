@@ -13,6 +13,7 @@ import argparse
 from collections.abc import Callable
 
 import numpy as np
+from quick import parse_arguments
 
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
@@ -91,12 +92,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=200)
-    runs = parser.parse_args().repeats
+    arguments = parse_arguments(parser, repeats=1)
+    runs = arguments.repeats
     header = ("alpha", "claimed mu", "true mu", "wanted", "pairs, known", "refuted")
     header += tuple(word for name in AUDITS for word in (f"pairs, {name}", "refuted"))
     print("| " + " | ".join(header) + " |")
     print("|---" * len(header) + "|")
-    for alpha, claimed, mu in SETTINGS:
+    for alpha, claimed, mu in SETTINGS[: 1 if arguments.quick else None]:
         epsilon = renyi_gaussian(alpha, claimed, 0.0)
         pair, half = gaussian_pair(mu, alpha), FAILURE_PROBABILITY / 2.0
         known = plan_refutation(pair, alpha, epsilon, half, known_log_ratio=True)

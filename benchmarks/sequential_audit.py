@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from quick import parse_arguments, scratch_file
 
 from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig
 from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
@@ -85,7 +86,13 @@ def main() -> None:
     )
     parser.add_argument("--csv", required=True)
     parser.add_argument("--losses_dir")
-    options = parser.parse_args()
+    options = parse_arguments(
+        parser,
+        noise_scales="0.25",
+        seeds="0",
+        num_models=10,
+        csv=str(scratch_file("sequential_audit.csv")),
+    )
     with contextlib.suppress(FileExistsError), open(options.csv, "x", encoding="utf-8") as file:
         file.write(",".join(COLUMNS) + "\n")
     done = {(row["noise_scale"], row["seed"]) for row in _read(options.csv)}

@@ -16,6 +16,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from quick import parse_arguments
 
 from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig, audit_grid_mechanism
 from dvrenyi_plugin.audits.shk_experiment import (
@@ -36,6 +37,7 @@ from dvrenyi_plugin.testers import (
 )
 
 _ALLOWED_ERROR = 1e-6
+_TIMES = ((5.0, "t = 5"), (1.0, "t = 1"), (0.3, "t = 0.3"))
 
 
 def experiment_potentials(grid: Grid, name: str) -> np.ndarray:
@@ -55,11 +57,12 @@ def sup_log_ratio(log_masses: np.ndarray) -> float:
     return float(np.abs(log_masses[0] - log_masses[1]).max())
 
 
-def measure_experiments() -> None:
+def measure_experiments(quick: bool) -> None:
     """Prints the paper's figures beside both schemes' and the certificates."""
+    fine, medium = (24, 24) if quick else (192, 160)
     print("\n| experiment | quantity | paper | central RK4 | splitting | exact target |")
     print("|---|---|---|---|---|---|")
-    for name, cells, paper in (("1 left", 192, 0.644016), ("1 right", 192, 1.505272)):
+    for name, cells, paper in (("1 left", fine, 0.644016), ("1 right", fine, 1.505272)):
         grid = Grid.torus(cells)
         potentials = experiment_potentials(grid, name)
         central = sup_log_ratio(run_rk4(grid, potentials, 5.0))
@@ -67,7 +70,7 @@ def measure_experiments() -> None:
         floor = sup_log_ratio(path.log_target)
         ours = sup_log_ratio(path.final)
         print(f"| {name} | sup log ratio | {paper} | {central:.6f} | {ours:.9f} | {floor:.9f} |")
-    grid = Grid.torus(160)
+    grid = Grid.torus(medium)
     potentials = experiment_potentials(grid, "2")
     central, path = run_rk4(grid, potentials, 5.0), run_flow(grid, potentials, 5.0)
     certificate = Certificate.for_pair(grid, *potentials, 5.0)
@@ -83,7 +86,7 @@ def measure_experiments() -> None:
         print(
             f"certificate D_{alpha:g} <= {value.value:.6f} ({value.source}); paper's bound 0.635315"
         )
-    grid = Grid.torus(192)
+    grid = Grid.torus(fine)
     potentials = experiment_potentials(grid, "4")
     start = 5.0 * np.cos(grid.midpoints()[:, 0])
     for dynamics in (SHK, LANGEVIN):
@@ -94,12 +97,13 @@ def measure_experiments() -> None:
         )
 
 
-def measure_invariants() -> None:
+def measure_invariants(quick: bool) -> None:
     """Prints the worst violation of contraction and of the certificates over random potentials."""
     rng = np.random.default_rng(0)
     worst_contraction = worst_mass = -np.inf
     ratios = []
-    for k in range(100):
+    count = 3 if quick else 100
+    for k in range(count):
         cells = int(2 ** rng.uniform(4.0, 10.0)) if k else 1024
         grid = Grid.torus(cells)
         x = grid.midpoints()[:, 0]
@@ -118,7 +122,7 @@ def measure_invariants() -> None:
         for alpha in (1.25, 2.0, 10.0):
             exact = renyi_from_log_masses(alpha, *path.final)
             ratios.append(exact / certificate.renyi_dp(alpha).value)
-    print("\n100 random pairs, 16 to 1,024 cells, 5 to 1,000 steps, t from 0.1 to 8:")
+    print(f"\n{count} random pairs, 16 to 1,024 cells, 5 to 1,000 steps, t from 0.1 to 8:")
     print(f"largest osc(s_t) - e^-t osc(s_0)             {worst_contraction:.2e}")
     print(f"largest |mass - 1|                           {worst_mass:.2e}")
     print(f"largest exact / certified Renyi divergence   {max(ratios):.4f}")
@@ -131,16 +135,16 @@ def measure_invariants() -> None:
         )
 
 
-def measure_speed() -> None:
+def measure_speed(quick: bool) -> None:
     """Prints the time of the splitting and of the paper's RK4 at equal error, and of large runs."""
     print(
         "\n| cells | law at | steps needed | sup-log error | splitting / s | RK4 steps | RK4 / s | times faster |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for cells in (192, 1024):
+    for cells in (24,) if quick else (192, 1024):
         grid = Grid.torus(cells)
         potentials = experiment_potentials(grid, "1 left")
-        for run_time, label in ((5.0, "t = 5"), (1.0, "t = 1"), (0.3, "t = 0.3")):
+        for run_time, label in ((1.0, "t = 1"),) if quick else _TIMES:
             reference = _reference(grid, potentials, run_time)
             num_steps, error = _steps_needed(grid, potentials, run_time, reference)
             config = FlowConfig(num_steps=num_steps)
@@ -156,7 +160,7 @@ def measure_speed() -> None:
                 f"| {cells} | {label} | {num_steps} | {error:.1e} | {ours:.4f} | {rk4_steps} | {rk4:.2f}{note} |"
                 f" {rk4 / ours:.0f} |"
             )
-    grid = Grid.torus(256, 2)
+    grid = Grid.torus(16 if quick else 256, 2)
     points = grid.midpoints()
     plane = 3.0 * (1.0 - np.cos(2.0 * points[:, 0])) + 2.0 * (
         1.0 - np.cos(points[:, 1] - points[:, 0])
@@ -166,30 +170,33 @@ def measure_speed() -> None:
     coarse = run_flow(grid, plane, 5.0).final
     fine = run_flow(grid, plane, 5.0, config=FlowConfig(num_steps=150)).final
     print(
-        f"256 x 256 to t = 5, 50 steps: {seconds:.1f} s, off 150 steps by {np.abs(coarse - fine).max():.1e}"
+        f"{grid.shape[0]} x {grid.shape[1]} to t = 5, 50 steps: {seconds:.1f} s, off 150 steps by {np.abs(coarse - fine).max():.1e}"
     )
     law = run_flow(Grid.torus(192), experiment_potentials(Grid.torus(192), "2")[0], 5.0).final
     for name, a_grid, a_law in (
         ("192 cells", Grid.torus(192), law),
-        ("256 x 256 cells", grid, coarse),
+        (f"{grid.shape[0]} x {grid.shape[1]} cells", grid, coarse),
     ):
         generator = np.random.default_rng(0)
-        seconds = _best_seconds(3, a_grid.draw, a_law, 10**6, generator)
+        seconds = _best_seconds(1 if quick else 3, a_grid.draw, a_law, 10**6, generator)
         print(f"10^6 draws, {name}: {seconds:.2f} s")
 
 
-def measure_audits() -> None:
+def measure_audits(quick: bool) -> None:
     """Prints how often audits refute the honest and the broken samplers, at failure probability 0.05."""
     testers = {
         "sequential": (SequentialRenyiPropertyTester, SequentialRenyiPropertyTesterConfig),
         "threshold": (ThresholdAttackTester, ThresholdAttackTesterConfig),
     }
-    print("\n20,000 releases a dataset, alpha = 2, pair `extreme`, failure probability 0.05:")
+    config = ShkAuditConfig(num_samples=500) if quick else ShkAuditConfig()
+    print(
+        f"\n{config.num_samples:,} releases a dataset, alpha = 2, pair `extreme`, failure probability 0.05:"
+    )
     print("| mechanism | claim | exact D_2 | tester | refuted | median certified lower bound |")
     print("|---|---|---|---|---|---|")
-    for mechanism in MECHANISM_NAMES:
+    for mechanism in MECHANISM_NAMES[:1] if quick else MECHANISM_NAMES:
         for name, (tester_class, config_class) in testers.items():
-            seeds = range(20 if mechanism == "shk" else 3)
+            seeds = range(1 if quick else 20 if mechanism == "shk" else 3)
             reports = []
             for seed in seeds:
                 experiment = build_shk_experiment(
@@ -201,7 +208,7 @@ def measure_audits() -> None:
                         c(privacy_property=p, seed=s)
                     ),
                     experiment.pair,
-                    ShkAuditConfig(),
+                    config,
                 )
                 reports.append(result.report)
             refuted = sum(report.refuted for report in reports)
@@ -255,10 +262,10 @@ def main() -> None:
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--section", choices=tuple(sections), default=None)
-    chosen = parser.parse_args().section
+    arguments = parse_arguments(parser)
     for name, measure in sections.items():
-        if chosen in (None, name):
-            measure()
+        if arguments.section in (None, name):
+            measure(arguments.quick)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def log_phi(y: ArrayLike) -> Array:
         small = 2.0 * np.log(np.abs(y)) + np.log(np.polynomial.polynomial.polyval(y, _SERIES))
         positive = y + np.log1p(-(1.0 + y) * np.exp(-y))
         negative = np.log(np.expm1(np.minimum(y, 0.0)) - y)
-        return np.where(np.abs(y) < 0.5, small, np.where(y > 0.0, positive, negative))
+        return np.asarray(np.where(np.abs(y) < 0.5, small, np.where(y > 0.0, positive, negative)))
 
 
 def log_moment_excess(alpha: float, log_p: ArrayLike, log_ratio: ArrayLike) -> Array:

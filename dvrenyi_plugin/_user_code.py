@@ -36,7 +36,8 @@ def call_user_code(
     """
     given = [own_copy(argument) for argument in arguments] if copies else arguments
     try:
-        return function(*given)
+        with np.errstate():  # what the function sets of numpy's error handling ends with it
+            return function(*given)
     except Exception as error:
         _add_note(error, f"raised by {name}")
         raise

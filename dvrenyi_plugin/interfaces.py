@@ -253,6 +253,8 @@ def renyi_threshold(claim: Claim, alpha: float) -> float:
         divergence (there is no converse of "RDP implies (epsilon, delta)-DP"); or it allows more than the
         largest float.
     """
+    if not isinstance(claim, Claim):
+        raise ValueError(f"claim must be what read_claim returns, got {claim!r}")
     threshold = _largest_divergence(claim, check_order(alpha))
     if not math.isfinite(threshold):
         raise ValueError(

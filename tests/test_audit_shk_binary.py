@@ -120,6 +120,29 @@ class TestHonestSampler:
         assert result.report.lower_bound > 0.0
 
 
+def test_e1_a_tester_that_spoils_its_samples_does_not_reach_the_other_direction() -> None:
+    class Spoiling(ThresholdAttackTester):
+        def audit(self, samples1: Any, samples2: Any, failure_probability: float) -> Any:
+            result = super().audit(samples1, samples2, failure_probability)
+            samples1[:] = samples2[:] = 0.0
+            return result
+
+    bounds = []
+    for tester in (ThresholdAttackTester, Spoiling):
+        experiment = build_shk_experiment(ShkExperimentConfig(cells=64))
+        result = audit_grid_mechanism(
+            experiment.mechanism,
+            lambda p, tester=tester: tester(ThresholdAttackTesterConfig(privacy_property=p)),
+            experiment.pair,
+            ShkAuditConfig(num_samples=2000),
+        )
+        assert np.abs(result.samples1).max() > 0.0
+        bounds.append(
+            [d.bound.lower_bound for order in result.report.orders for d in order.directions]
+        )
+    assert bounds[0] == bounds[1]
+
+
 class TestBrokenSamplers:
     @pytest.mark.parametrize("defect", DEFECTS)
     def test_refuted_at_twenty_thousand(self, defect: str) -> None:

@@ -141,6 +141,11 @@ def workers_of(main: int) -> list[int]:
     ]
 
 
+def training(main: int) -> bool:
+    workers = workers_of(main)
+    return len(workers) >= 2 and all(map(busy, workers))
+
+
 def busy(pid: int) -> bool:
     fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) > 200  # two seconds of a processor: past its imports
@@ -153,12 +158,7 @@ def test_f1_no_worker_outlives_a_killed_main_process(
     tmp_path: Path, program: str, flags: tuple[str, ...]
 ) -> None:
     with started(command(program, f"--output_dir={tmp_path / 'out'}", *flags)) as main:
-
-        def training() -> bool:
-            workers = workers_of(main.pid)
-            return len(workers) >= 2 and all(map(busy, workers))
-
-        assert wait_for(training, 90.0), main.stderr and main.poll()
+        assert wait_for(lambda: training(main.pid), 90.0)
         family = list(descendants_of(main.pid))
         os.kill(main.pid, signal.SIGKILL)
         main.wait()
@@ -193,9 +193,16 @@ def test_f1_workers_of_every_backend_end_with_their_parent(
         assert wait_for(lambda: not any(map(alive, family)), 10.0)
 
 
-def test_f1_sigterm_ends_an_audit_as_ctrl_c_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_f1_sigterm_ends_an_audit_as_ctrl_c_does(tmp_path: Path, backend: str) -> None:
     out = tmp_path / "out"
-    flags = (f"--output_dir={out}", *LONG_AUDIT, "--model=logistic", "--steps=300")
+    flags = (
+        f"--output_dir={out}",
+        *LONG_AUDIT,
+        "--model=logistic",
+        "--steps=300",
+        f"--backend={backend}",
+    )
     with started(command("audit_dpsgd", *flags)) as main:
         assert wait_for(lambda: num_models(out) > 0, 90.0)
         family = list(descendants_of(main.pid))
@@ -245,13 +252,13 @@ def test_f1_a_signal_that_is_ignored_stays_ignored() -> None:
 def test_f1_sigterm_ends_a_comparison_and_a_sampler_audit(tmp_path: Path) -> None:
     comparison = command("compare_testers", f"--output_dir={tmp_path / 'c'}", *LONG_COMPARISON)
     sampler = command("audit_shk", f"--output_dir={tmp_path / 's'}", "--num_samples=400000")
-    for arguments, rows in ((comparison, tmp_path / "c" / "rows.jsonl"), (sampler, None)):
+
+    def staged(main: int) -> bool:
+        return any(name.startswith(".dvrenyi-") for name in os.listdir(tmp_path))
+
+    for arguments, at_work in ((comparison, training), (sampler, staged)):
         with started(arguments) as main:
-            if rows is not None:
-                assert wait_for(rows.exists, 60.0)
-            else:
-                staged = lambda: any(n.startswith(".dvrenyi-") for n in os.listdir(tmp_path))  # noqa: E731
-                assert wait_for(staged, 60.0)
+            assert wait_for(lambda w=at_work, p=main.pid: w(p), 90.0)
             main.send_signal(signal.SIGTERM)
             _, errors = main.communicate(timeout=20.0)
         assert main.returncode == 143

@@ -69,6 +69,7 @@ def test_interval_closes_in_on_the_truth_in_the_right_direction():
             log_ratio,
             certificate="bounded",
             largest_log_ratio=math.log(2.0),
+            absolutely_continuous=True,
         )
         result = tester.audit(rng.binomial(1, first, n), rng.binomial(1, second, n), 0.05)
         truth = renyi_bernoulli(3.0, first, second)
@@ -87,6 +88,7 @@ def test_coverage_at_the_claim(certificate, beta):
         PrivacyProperty(renyi_dp=RenyiDp(alpha, truth)),
         certificate=certificate,
         largest_log_ratio=1.0,
+        absolutely_continuous=True,
     )
     rng = np.random.default_rng(1)
     below = above = 0
@@ -191,7 +193,11 @@ def test_no_mass_under_law_one_certifies_nothing():
 
 @pytest.mark.parametrize("certificate", ["markov", "bounded"])
 def test_either_order_keeps_the_weaker_bound_of_the_two_signs(certificate):
-    settings = {"certificate": certificate, "largest_log_ratio": 1.0}
+    settings = {
+        "certificate": certificate,
+        "largest_log_ratio": 1.0,
+        "absolutely_continuous": True,
+    }
     samples = laplace_pair(3, 4000)
     for first, second in (samples, samples[::-1]):
         signs = [
@@ -272,3 +278,22 @@ def test_e1_a_log_ratio_may_change_its_argument():
 def test_either_order_must_be_a_truth_value():
     with pytest.raises(ValueError, match="either_order must be True or False, got 1"):
         build(either_order=1)
+
+
+def test_g1_an_upper_bound_needs_the_word_that_law_1_has_no_mass_elsewhere():
+    def log_ratio(samples):
+        x = samples[:, 0]
+        return np.where(x <= 1.0, -math.log(2.0), math.inf)
+
+    rng = np.random.default_rng(2)
+    first = np.where(rng.random(500) < 0.5, rng.random(500), 2.0 + rng.random(500))
+    second = rng.random(500)  # D = inf: half of law 1 lies in [2, 3]
+    claim = PrivacyProperty(renyi_dp=RenyiDp(2.0, 1.0))
+    result = build(claim, log_ratio, largest_log_ratio=0.0).audit(first, second, 0.05)
+    assert result.details["upper_bound"] == math.inf
+    signed = build(claim, log_ratio, largest_log_ratio=0.0, absolutely_continuous=True)
+    with pytest.raises(ValueError, match="absolutely_continuous must be False"):
+        signed.audit(first, second, 0.05)
+    # Where the word is true the bound is finite.
+    result = signed.audit(second[:100], second, 0.05)
+    assert 0.0 <= result.details["upper_bound"] < 1.0

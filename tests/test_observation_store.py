@@ -498,3 +498,14 @@ def test_what_has_no_known_content_is_refused():
         digest(object())
     with pytest.raises(ValueError, match="mechanism must be a dataclass or have a `config`"):
         ExperimentFingerprint.of(object(), PAIR)
+
+
+def test_f3_what_is_not_finite_is_stored_as_it_is(tmp_path):
+    observations = np.array([[np.nan, 1.0], [np.inf, np.nan], [-np.inf, 2.0]])
+    for observe in ("loss", "logits", "loss_and_logits", None):
+        path = tmp_path / f"{observe}.sqlite"
+        with ObservationStore(path, ExperimentFingerprint("{}"), observe=observe) as store:
+            store.add(0, [0, 1, 2], observations)
+            store.add(0, [0, 1, 2], observations)
+            rows = store.rows(0, range(3))
+        np.testing.assert_array_equal(np.stack([rows[i] for i in range(3)]), observations)

@@ -133,3 +133,9 @@ def test_the_note_comes_back_from_other_processes() -> None:
         call_user_code("train", fail)
     assert notes_of(pickle.loads(pickle.dumps(caught.value))) == " (raised by train)"
     assert notes_of(ValueError("x")) == ""
+
+
+def test_what_it_sets_of_numpys_error_handling_ends_with_it() -> None:
+    before = np.geterr()
+    call_user_code("train", lambda: np.seterr(all="raise"))
+    assert np.geterr() == before

@@ -50,7 +50,13 @@ class Canary:
 
 
 def make_canary(
-    name: str, network: nn.Module, split: AuditSplit, *, label: int | None = None, seed: int = 0
+    name: str,
+    network: nn.Module,
+    split: AuditSplit,
+    *,
+    label: int | None = None,
+    seed: int = 0,
+    clip_norm: float = 1.0,
 ) -> Canary:
     """Returns a canary by name.
 
@@ -66,6 +72,7 @@ def make_canary(
       split: what is audited and what is not.
       label: class of the canary; None for the class that the initial model finds least likely.
       seed: of the random images.
+      clip_norm: of the training, > 0; "random" looks at the records' clipped gradients.
 
     Raises:
       ValueError: unknown name, a label that is no class, or a file without one record's numbers.
@@ -80,7 +87,7 @@ def make_canary(
     labels = (
         _least_likely(network, candidates) if label is None else np.full(len(candidates), label)
     )
-    chosen = _choose(name, network, split, candidates, labels)
+    chosen = _choose(name, network, split, candidates, labels, clip_norm)
     loss, gradient = _loss_and_gradient(network, candidates[chosen], int(labels[chosen]))
     return Canary(
         name, candidates[chosen].copy(), int(labels[chosen]), loss, float(gradient.norm())
@@ -189,6 +196,7 @@ def _choose(
     split: AuditSplit,
     candidates: NDArray[np.float32],
     labels: NDArray[np.int64],
+    clip_norm: float,
 ) -> int:
     if len(candidates) == 1:
         return 0
@@ -202,7 +210,7 @@ def _choose(
         return int(losses.argmax())
     features, true_labels = split.audited.records
     pull = sum(
-        _clipped(_loss_and_gradient(network, record, int(label))[1])
+        _clipped(_loss_and_gradient(network, record, int(label))[1], clip_norm)
         for record, label in zip(features, true_labels, strict=True)
     )
     alignments = []
@@ -212,8 +220,9 @@ def _choose(
     return int(np.argmin(alignments))
 
 
-def _clipped(gradient: torch.Tensor) -> torch.Tensor:
-    result: torch.Tensor = gradient / gradient.norm().clamp(min=1.0)
+def _clipped(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
+    """Returns the clipped gradient in units of the clipping norm."""
+    result: torch.Tensor = gradient / gradient.norm().clamp(min=clip_norm)
     return result
 
 

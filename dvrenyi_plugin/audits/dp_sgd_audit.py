@@ -146,12 +146,13 @@ def run_both_directions(
     """Returns the bounds on both orderings of the worlds, each at half of the failure probability."""
     half = check_failure_probability(failure_probability) / 2.0
     without, with_canary = observations.without, observations.with_canary
-
-    def bound(samples1: NDArray[Any], samples2: NDArray[Any]) -> BoundResult:
-        result: BoundResult = call_user_code("tester", tester.audit, samples1, samples2, half)
-        return result
-
     return (
-        DirectionReport("with over without canary", bound(with_canary, without)),
-        DirectionReport("without over with canary", bound(without, with_canary)),
+        DirectionReport(
+            "with over without canary",
+            call_user_code("tester", tester.audit, with_canary, without, half),
+        ),
+        DirectionReport(
+            "without over with canary",
+            call_user_code("tester", tester.audit, without, with_canary, half),
+        ),
     )

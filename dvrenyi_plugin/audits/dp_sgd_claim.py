@@ -19,10 +19,10 @@ from dvrenyi_plugin.interfaces import RenyiDp
 
 _DEFAULT_MU = 1.0
 _NOISE_TOLERANCE = 1e-6
+# The least that `dp_sgd_epsilon` takes with Poisson batches, doubled: the search halves from there.
+_LEAST_POISSON_NOISE = 0.04
 # Squares beyond these over- or underflow; so does the noise itself in float32.
 _LEAST_NOISE, _MOST_NOISE = 1e-100, 1e30
-# The accounting of Poisson batches ends here.
-_LEAST_POISSON_NOISE = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +181,8 @@ def _calibrated_noise(
                 f" norm, got epsilon {epsilon!r} and delta {delta!r} at sample_rate {sample_rate:g} and"
                 f" {num_steps} steps"
             )
-    root = float(brentq(excess, low, high, rtol=_NOISE_TOLERANCE))
+    noise = float(brentq(excess, low, high, rtol=_NOISE_TOLERANCE))
     # On the safe side of the solver's tolerance: the claim holds for this noise.
-    return root * (1.0 + 2.0 * _NOISE_TOLERANCE)
+    while excess(noise) > 0.0:
+        noise *= 1.0 + _NOISE_TOLERANCE
+    return noise

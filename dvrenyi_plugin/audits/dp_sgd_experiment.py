@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from dvrenyi_plugin._progress import progress_bar
-from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_int,
+    check_real,
+    check_seed,
+    check_widths,
+)
 from dvrenyi_plugin.audits.canaries import Canary, check_canary_name, make_canary
 from dvrenyi_plugin.audits.datasets import Records, load_dataset, split_for_audit
 from dvrenyi_plugin.audits.dp_sgd_audit import BoundTester
@@ -99,6 +105,8 @@ class DpSgdExperimentConfig:
       alpha: Rényi order at which the claim is tested, > 1.
       learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays linear in
         the weights over the range of the noise.
+      clip_norm: L2 norm to which DP-SGD clips each record's gradient, > 0. The noise is in its units, so it changes no
+        claim; canary and records whose gradients are longer move the weights in proportion to it.
       canary: a name or path known to `make_canary`.
       canary_label: class of the canary; None for the initial model's least likely one.
       num_canaries: copies of the canary in which the datasets differ, >= 1; the claim under test is then the one
@@ -108,10 +116,14 @@ class DpSgdExperimentConfig:
       initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
         file of weights.
       max_pretraining_records: of the half that is not audited, no more than this many are used to pretrain, >= 1.
+      pretraining_epochs: passes over the half that is not audited, for worst-case weights, >= 0.
+      pretraining_learning_rate: of that training, > 0.
       engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after another;
         TensorFlow Privacy needs the extra `tensorflow`).
       device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other engines know "cpu".
       tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
+      critic_widths: widths of the hidden layers of the dv tester's critic.
+      ema_rate: of the moving average in the dv tester's training, in [0, 1).
       seed: root of every random stream, >= 0.
     """
 
@@ -129,21 +141,31 @@ class DpSgdExperimentConfig:
     defect: str = "none"
     alpha: float = 2.0
     learning_rate: float = 4.0 / 30_000.0
+    clip_norm: float = 1.0
     canary: str = "blank"
     canary_label: int | None = None
     num_canaries: int = 1
     observe: str = "loss"
     initial_weights: str = "worst_case"
     max_pretraining_records: int = PretrainingConfig.max_records
+    pretraining_epochs: int = 5
+    pretraining_learning_rate: float = 0.1
     engine: str = "ensemble"
     device: str = "cpu"
     tester: str = "sequential"
+    critic_widths: tuple[int, ...] = (100, 100)
+    ema_rate: float = 0.99
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_int("num_records", self.num_records, at_least=1)
         check_real("noise_scale", self.noise_scale, at_least=0.0)
         check_real("learning_rate", self.learning_rate, above=0.0)
+        check_real("clip_norm", self.clip_norm, above=0.0)
+        check_int("pretraining_epochs", self.pretraining_epochs, at_least=0)
+        check_real("pretraining_learning_rate", self.pretraining_learning_rate, above=0.0)
+        check_widths("critic_widths", self.critic_widths)
+        check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
         check_canary_name(self.canary)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
@@ -262,7 +284,10 @@ def build_dp_sgd_experiment(
     dataset = load_dataset(config.dataset, data_dir=config.data_dir, seed=seeds.dataset)
     split = split_for_audit(dataset, config.num_records)
     pretraining = PretrainingConfig(
-        seed=seeds.initial_weights, max_records=config.max_pretraining_records
+        epochs=config.pretraining_epochs,
+        learning_rate=config.pretraining_learning_rate,
+        max_records=config.max_pretraining_records,
+        seed=seeds.initial_weights,
     )
     kept = KeptArrays(keep_in, resume=resume)
     weights: Weights
@@ -281,7 +306,12 @@ def build_dp_sgd_experiment(
         weights = read_weights_file(config.initial_weights)
     network = model_with_weights(config.model, dataset, weights)
     canary = make_canary(
-        config.canary, network, split, label=config.canary_label, seed=seeds.canary
+        config.canary,
+        network,
+        split,
+        label=config.canary_label,
+        seed=seeds.canary,
+        clip_norm=config.clip_norm,
     )
     claim = config.claim()
     mechanism_class, mechanism_config_class = _load("mechanisms", _ENGINES[config.engine])
@@ -294,6 +324,7 @@ def build_dp_sgd_experiment(
         num_steps=config.steps,
         sample_rate=config.sample_rate,
         learning_rate=config.learning_rate,
+        clip_norm=config.clip_norm,
         noise_scale=config.noise_scale,
         defect=config.defect,
         observe=_OBSERVED[config.observe],
@@ -309,7 +340,6 @@ def build_dp_sgd_experiment(
             if name != "seed" and value is not None
         },
         "noise_multiplier": claim.noise_multiplier,
-        "clip_norm": mechanism_config.clip_norm,
         "pretraining_records": min(len(split.pretraining), pretraining.max_records),
         "pretraining_epochs": pretraining.epochs,
         "initial_accuracy_on_audited_records": accuracy(network, split.audited),
@@ -323,7 +353,14 @@ def build_dp_sgd_experiment(
     }
     pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)
     mechanism = mechanism_class(mechanism_config)
-    tester = tester_class(tester_config_class(privacy_property=privacy_property, seed=seeds.tester))
+    critic = (
+        {"hidden_sizes": config.critic_widths, "ema_rate": config.ema_rate}
+        if config.tester == "dv"
+        else {}
+    )
+    tester = tester_class(
+        tester_config_class(privacy_property=privacy_property, seed=seeds.tester, **critic)
+    )
     # All settings fit: from here on there is something to keep.
     kept.save()
     shift = None

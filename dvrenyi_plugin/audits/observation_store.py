@@ -225,13 +225,15 @@ class ObservationStore:
         self, observation: NDArray[np.float64]
     ) -> tuple[float | None, bytes | None]:
         """Returns the canary's loss and logits, as far as the observation has them."""
+        # SQLite knows no NaN: it would store NULL, and the row's checksum would be another.
+        loss = None if np.isnan(observation[0]) else float(observation[0])
         match self._observe:
             case "loss":
-                return float(observation[0]), None
+                return loss, None
             case "logits":
                 return None, _blob(observation)
             case "loss_and_logits":
-                return float(observation[0]), _blob(observation[1:])
+                return loss, _blob(observation[1:])
         return None, None
 
     def _digest(self, world: int, number: int, *columns: Any) -> bytes:

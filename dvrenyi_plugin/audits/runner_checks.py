@@ -76,7 +76,7 @@ def check_no_nan(name: str, samples: NDArray[Any]) -> NDArray[Any]:
         rows = np.isnan(samples.reshape(len(samples), -1)).any(axis=1)
         raise ValueError(
             f"{name} must return no NaN, got some in {int(rows.sum())} of {len(samples)} samples, the"
-            f" first at index {int(np.argmax(rows))}; post_processing can map them to numbers"
+            f" first at index {int(np.argmax(rows))}; post_processing can map them to numbers, as finite_observations does"
         )
     return samples
 

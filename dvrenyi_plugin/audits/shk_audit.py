@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._user_code import call_user_code
 from dvrenyi_plugin._validation import check_failure_probability, check_int
 from dvrenyi_plugin.audits.report_parts import AuditClaim, DirectionReport
 from dvrenyi_plugin.audits.shk_report import OrderReport, ShkAuditReport, UtilityReport
@@ -104,8 +105,14 @@ def audit_grid_mechanism(
                 claim_source=claimed.source,
                 exact_divergences=(exact[0], exact[1]),
                 directions=(
-                    DirectionReport(_DIRECTIONS[0], tester.audit(samples1, samples2, share)),
-                    DirectionReport(_DIRECTIONS[1], tester.audit(samples2, samples1, share)),
+                    DirectionReport(
+                        _DIRECTIONS[0],
+                        call_user_code("tester", tester.audit, samples1, samples2, share),
+                    ),
+                    DirectionReport(
+                        _DIRECTIONS[1],
+                        call_user_code("tester", tester.audit, samples2, samples1, share),
+                    ),
                 ),
             )
         )

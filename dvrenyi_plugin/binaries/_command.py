@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import flags
 
@@ -23,6 +26,10 @@ _NOT_SETTINGS = (
     *("help", "version", "quiet", "json", "output_dir", "overwrite", "fail_on_violation"),
     *("num_workers", "backend", "scheduler", "store", "resume"),
 )
+_PLACEHOLDERS = {"float": "NUMBER", "int": "INTEGER", "string": "TEXT"}
+# What absl appends to the meaning of a flag that may be given several times.
+_ABSL_NOTE = "repeat this option"
+_NOT_LISTED = ("alpha", "flagfile", "undefok")
 
 
 class StoppedBySignal(KeyboardInterrupt):
@@ -121,11 +128,7 @@ def run_command(
     try:
         positional = flag_values(list(argv))[1:]
         if flag_values["help"].value:
-            # absl heads the list with the path of the file that defines the flags: indented lines are the flags.
-            flag_lines = [
-                line for line in flag_values.get_help().splitlines() if line.startswith(" ")
-            ]
-            print("\n".join([description, *flag_lines]))
+            print("\n".join([description.rstrip("\n"), "", *_help_lines(flag_values)]))
             return EXIT_OK
         if flag_values["version"].value:
             print(f"{name} {__version__}")
@@ -154,6 +157,19 @@ def run_command(
         message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
         print(f"{name}: {message}", file=sys.stderr)
         return status
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends this process with an exit status, after an error or an interruption without waiting for anything.
+
+    Threads that are still training then cannot be stopped, and the interpreter would abort on them.
+    """
+    if status not in (EXIT_OK, EXIT_REFUTED):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:
@@ -205,3 +221,28 @@ def _define_common_flags(flag_values: flags.FlagValues) -> None:
         ("json", None, "print the result as one JSON document in place of the summary"),
     ):
         flags.DEFINE_bool(name, False, meaning, short_name=short_name, flag_values=flag_values)
+
+
+def _help_lines(flag_values: flags.FlagValues) -> list[str]:
+    """Returns what each flag takes, means, and is when unset; flags of absl itself and other names are left out."""
+    lines = []
+    for name in sorted(flag_values):
+        flag = flag_values[name]
+        if name != flag.name or name in _NOT_LISTED:
+            continue
+        kind = flag.flag_type()
+        left = f"-{flag.short_name}, --{name}" if flag.short_name else f"--{name}"
+        if kind == "bool" and flag.default:
+            left = f"--[no]{name}"
+        elif kind != "bool":
+            left += f"={_PLACEHOLDERS.get(kind, 'LIST')}"
+        value = str(flag.default_as_str or "").strip("'[]")
+        default = f" ({value})" if value and kind != "bool" else ""
+        lines += textwrap.wrap(
+            f"{left:<30} {flag.help.partition(_ABSL_NOTE)[0].strip(' ;')}{default}",
+            100,
+            initial_indent="  ",
+            subsequent_indent=" " * 33,
+            break_on_hyphens=False,
+        )
+    return lines

@@ -23,6 +23,7 @@ from dvrenyi_plugin.binaries._command import (
     OVERWRITE_MEANING,
     Outcome,
     ProgramFlags,
+    end_process,
     real_numbers,
     run_command,
     settings_of,
@@ -74,6 +75,9 @@ def define_flags() -> flags.FlagValues:
     program.orders(["2"], "Renyi order at which the claim is tested, one")
     program.real("failure_probability", 0.05, "of the whole audit, over both directions")
     program.real("learning_rate", 4.0 / 30_000.0, "of DP-SGD, on summed gradients")
+    program.real(
+        "clip_norm", 1.0, "L2 norm that gradients are clipped to; the noise is in its units"
+    )
     program.text(
         "canary", "blank", "blank, clipbkd, mislabelled, random or the path of an .npy file"
     )
@@ -98,6 +102,8 @@ def define_flags() -> flags.FlagValues:
     program.whole(
         "max_pretraining_records", 10_000, "most records that the initial model is pretrained on"
     )
+    program.whole("pretraining_epochs", 5, "passes over the records that are not audited")
+    program.real("pretraining_learning_rate", 0.1, "of the training on these")
     program.text(
         "engine",
         "ensemble",
@@ -107,6 +113,10 @@ def define_flags() -> flags.FlagValues:
     program.text(
         "tester", "sequential", "sequential (e-process, stronger) or dv (neural critic on a split)"
     )
+    program.words(
+        "critic_widths", ["100", "100"], "with --tester=dv: widths of the critic's hidden layers"
+    )
+    program.real("ema_rate", 0.99, "with --tester=dv: rate of the moving average in its training")
     program.switch(
         "sequential",
         False,
@@ -156,7 +166,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _audit(values: flags.FlagValues) -> Outcome:
@@ -216,15 +226,20 @@ def _audit(values: flags.FlagValues) -> Outcome:
                 defect=values.defect,
                 alpha=alpha,
                 learning_rate=values.learning_rate,
+                clip_norm=values.clip_norm,
                 canary=values.canary,
                 canary_label=values.canary_label,
                 num_canaries=values.num_canaries,
                 observe=values.observe,
                 initial_weights=values.initial_weights,
                 max_pretraining_records=values.max_pretraining_records,
+                pretraining_epochs=values.pretraining_epochs,
+                pretraining_learning_rate=values.pretraining_learning_rate,
                 engine=values.engine,
                 device=values.device,
                 tester=values.tester,
+                critic_widths=_whole_numbers("critic_widths", values.critic_widths),
+                ema_rate=values.ema_rate,
                 seed=values.seed,
             ),
             keep_in=os.path.dirname(values.store) or "." if values.store else values.output_dir,
@@ -274,6 +289,13 @@ def _one_order(words: Sequence[str]) -> float:
     if len(orders) != 1:
         raise ValueError(f"alphas must be one order for this audit, got {words!r}")
     return orders[0]
+
+
+def _whole_numbers(name: str, words: Sequence[str]) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in words)
+    except ValueError:
+        raise ValueError(f"{name} must be whole numbers with commas between, got {words}") from None
 
 
 def _say(message: str) -> None:

@@ -22,6 +22,7 @@ from dvrenyi_plugin.binaries._command import (
     OVERWRITE_MEANING,
     Outcome,
     ProgramFlags,
+    end_process,
     real_numbers,
     run_command,
     settings_of,
@@ -81,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _audit(values: flags.FlagValues) -> Outcome:

@@ -16,7 +16,7 @@ from typing import Any
 from absl import flags
 
 from dvrenyi_plugin._text import escape
-from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, run_command
+from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, end_process, run_command
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _compare(values: flags.FlagValues) -> Outcome:

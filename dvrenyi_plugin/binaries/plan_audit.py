@@ -18,6 +18,7 @@ from dvrenyi_plugin.binaries._command import (
     OVERWRITE_MEANING,
     Outcome,
     ProgramFlags,
+    end_process,
     real_numbers,
     run_command,
     settings_of,
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run() -> None:
     """Entry point of the console script: runs on sys.argv and exits."""
-    sys.exit(main(sys.argv))
+    end_process(main(sys.argv))
 
 
 def _plan(values: flags.FlagValues) -> Outcome:

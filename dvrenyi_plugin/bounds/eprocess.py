@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from dvrenyi_plugin._validation import (
     check_int,
     check_numbers,
     check_order,
+    check_orders,
     check_real,
     check_samples,
 )
@@ -112,8 +114,8 @@ class GrowthOptimalEProcess:
         self._warm_up = self._next_fit = check_int("warm_up", warm_up, at_least=2)
         grid = _check_grid(DEFAULT_EPSILONS if epsilons is None else epsilons)
         exact = [
-            max(check_epsilon(claim, "claims") * (1.0 + _CLAIM_MARGIN), _CLAIM_MARGIN)
-            for claim in claims
+            max(min(claim * (1.0 + _CLAIM_MARGIN), sys.float_info.max), _CLAIM_MARGIN)
+            for claim in _check_epsilons("claims", claims)
         ]
         self._epsilons = np.unique(np.concatenate([grid, exact]))
         self._log_threshold = math.log(1.0 / self._failure_probability)
@@ -184,10 +186,16 @@ class GrowthOptimalEProcess:
             raise ValueError(
                 f"observe must come before update, got {self._blocks_seen} pairs before"
             )
-        for past, (name, samples) in zip(
-            self._past, (("samples_q", samples_q), ("samples_p", samples_p)), strict=True
-        ):
-            past.append(check_samples(name, samples, min_samples=1))
+        q = check_samples("samples_q", samples_q, min_samples=1)
+        p = check_samples("samples_p", samples_p, min_samples=1)
+        dimension = self._past[0].dimension or q.shape[1]
+        if not q.shape[1] == p.shape[1] == dimension:
+            raise ValueError(
+                "samples_q and samples_p must keep one number of columns, got shapes"
+                f" {q.shape} and {p.shape}"
+            )
+        self._past[0].append(q)
+        self._past[1].append(p)
         self._observed = self._blocks_seen = min(map(len, self._past))
 
     @property
@@ -373,6 +381,12 @@ class _Samples:
             self._marked = len(self)
 
 
+def _check_epsilons(name: str, values: Any) -> tuple[float, ...]:
+    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
+        raise ValueError(f"{name} must be a sequence of numbers >= 0, got {values!r}")
+    return tuple(check_epsilon(value, name) for value in values)
+
+
 def _check_grid(epsilons: Any) -> Array:
     grid = check_numbers("epsilons", epsilons)
     if (
@@ -418,7 +432,7 @@ def sample_size_warm_up(num_pairs: int) -> int:
 
     About 2.2 sqrt(num_pairs) (50 of 500, 155 of 5,000): earlier bets are placed by estimates too rough to earn.
     """
-    return max(10, round(2.2 * math.sqrt(num_pairs)))
+    return max(10, round(2.2 * math.sqrt(check_int("num_pairs", num_pairs, at_least=0))))
 
 
 def most_promising_order(
@@ -439,7 +453,13 @@ def most_promising_order(
     """
     q = check_samples("samples_q", samples_q, min_samples=1)
     p = check_samples("samples_p", samples_p, min_samples=1)
-    if len(alphas) != len(epsilons) or len(alphas) == 0:
+    if q.shape[1] != p.shape[1]:
+        raise ValueError(
+            "samples_q and samples_p must have the same number of columns, got shapes"
+            f" {q.shape} and {p.shape}"
+        )
+    alphas, epsilons = check_orders(alphas, "alphas"), _check_epsilons("epsilons", epsilons)
+    if len(alphas) != len(epsilons) or not alphas:
         raise ValueError(
             f"alphas and epsilons must have one length >= 1, got {len(alphas)} and {len(epsilons)}"
         )
@@ -450,8 +470,8 @@ def most_promising_order(
     weights_p = np.bincount(counts[len(q) :], minlength=nodes.size) / len(p)
     growth = [
         best_bets(
-            check_order(alpha, "alphas"),
-            np.array([max(check_epsilon(epsilon, "epsilons"), _CLAIM_MARGIN)]),
+            alpha,
+            np.array([max(epsilon, _CLAIM_MARGIN)]),
             nodes,
             weights_q,
             weights_p,

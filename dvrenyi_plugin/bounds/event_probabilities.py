@@ -14,11 +14,13 @@ upper bound of the second it is the least value over the whole confidence rectan
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from dvrenyi_plugin._log_moments import log_moment_excess, renyi_from_excess
 from dvrenyi_plugin._validation import (
     check_delta,
     check_epsilon,
@@ -33,21 +35,23 @@ from dvrenyi_plugin.bounds.means import clopper_pearson_lower_bound, clopper_pea
 def renyi_from_rates(
     alpha: float, true_positive_rate: ArrayLike, false_positive_rate: ArrayLike
 ) -> NDArray[np.float64]:
-    """Returns D_alpha(Bernoulli(tpr) || Bernoulli(fpr)), at most D_alpha(law 1 || law 2).
+    """Returns D_alpha(Bernoulli(tpr) || Bernoulli(fpr)), at most D_alpha(law 1 || law 2), where tpr > fpr, and 0.0 elsewhere:
+    only then is it the least value over a confidence rectangle (`divergences.renyi_bernoulli` has no such cut).
 
     Source: data processing; Kim, Varshney and Alabi (2026), appendix C.2.
     """
     alpha = check_order(alpha)
     p, q = _check_rates(true_positive_rate, false_positive_rate)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        event = (alpha - 1.0) * (np.log(p) - np.log(q))
-        complement = (alpha - 1.0) * (np.log1p(-p) - np.log1p(-q))
-        # Near order 1 the moment is 1 + tiny and its log is divided by tiny: what rounding leaves of it is no bound.
-        near = np.log1p(p * np.expm1(event) + (1.0 - p) * np.expm1(complement))
-        far = np.logaddexp(np.log(p) + event, np.log1p(-p) + complement)
-        small = np.maximum(np.abs(event), np.abs(complement)) < 1.0
-        divergence = np.where(small, near, far) / (alpha - 1.0)
-        return np.where(p > q, np.maximum(0.0, divergence), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_p, log_q = np.stack([np.log(p), np.log1p(-p)]), np.stack([np.log(q), np.log1p(-q)])
+        ratio = log_p - log_q
+        carried, possible = log_p > -np.inf, log_q > -np.inf
+        excess = log_moment_excess(alpha, log_p, np.where(carried & possible, ratio, 0.0))
+        # A point without mass of law 1 adds alpha - 1 times its mass of law 2; one without mass of law 2 alone, infinity.
+        excess = np.where(carried, excess, math.log(alpha - 1.0) + log_q)
+        excess = np.where(carried & ~possible, np.inf, excess)
+        divergence = renyi_from_excess(alpha, excess, axis=0)
+    return np.where(p > q, divergence, 0.0)
 
 
 def gaussian_dp_mu_from_rates(
@@ -197,4 +201,11 @@ def _check_rates(
         if outside.any():
             raise ValueError(f"{name} must be in [0, 1], got {rate[outside].flat[0]!r}")
         rates.append(rate)
-    return rates[0], rates[1]
+    try:
+        true_positive, false_positive = np.broadcast_arrays(*rates)
+    except ValueError:
+        raise ValueError(
+            "true_positive_rate and false_positive_rate must have shapes that fit together, got"
+            f" {rates[0].shape} and {rates[1].shape}"
+        ) from None
+    return true_positive, false_positive

@@ -84,35 +84,40 @@ def log_factors(alpha: float, epsilon: Array, bet: Array, log_ratio: Array) -> t
 
 def _halves_of_small_bets(alpha: float, eps: Array, c: Array) -> _Halves:
     """Returns z -> (log r, log first half, log second half) for bets c <= 1, where r may come down to 0."""
-    second_at_zero = np.log1p(c * (alpha - 1.0) / alpha)
-    log_r_sup = _log_r_sup(alpha, eps, c)
+    second_at_zero = np.log1p(c * ((alpha - 1.0) / alpha))
+    top = _scaled_log_r_sup(alpha, eps, c)
 
     def halves(z: Array) -> tuple[Array, Array, Array]:
-        log_r = log_r_sup + log_expit(z) / alpha
-        # No overflow at any order: log r <= sup log r keeps the exponent below -log(c) + 1.
-        first = np.log1p(c * np.expm1((alpha - 1.0) * (log_r - eps)))
-        return log_r, first, second_at_zero + log_expit(-z)
+        scaled = top + log_expit(z)
+        # No overflow at any order: alpha (log r - epsilon) <= top keeps the exponent below -log(c) + 1.
+        first = np.log1p(c * np.expm1((alpha - 1.0) / alpha * scaled))
+        return eps + scaled / alpha, first, second_at_zero + log_expit(-z)
 
     return halves
 
 
 def _halves_of_large_bets(alpha: float, eps: Array, c: Array) -> _Halves:
     """Returns the same for bets c > 1, where r stays above the zero of the first half."""
-    second_at_zero = np.log1p(c * (alpha - 1.0) / alpha)
-    log_r_sup = _log_r_sup(alpha, eps, c)
-    width = log_r_sup - eps - np.log1p(-1.0 / c) / (alpha - 1.0)
+    second_at_zero = np.log1p(c * ((alpha - 1.0) / alpha))
+    log_r_sup_less_eps = _scaled_log_r_sup(alpha, eps, c) / alpha
+    width = log_r_sup_less_eps - np.log1p(-1.0 / c) / (alpha - 1.0)
 
     def halves(z: Array) -> tuple[Array, Array, Array]:
         above, below = width * expit(z), width * expit(-z)
         first = np.log(c - 1.0) + np.log(np.expm1((alpha - 1.0) * above))
-        return log_r_sup - below, first, second_at_zero + np.log(-np.expm1(-alpha * below))
+        second = second_at_zero + np.log(-np.expm1(-alpha * below))
+        return eps + log_r_sup_less_eps - below, first, second
 
     return halves
 
 
-def _log_r_sup(alpha: float, eps: Array, c: Array) -> Array:
-    """Returns log r where the second half is 0."""
-    return np.asarray((np.log1p(alpha / (c * (alpha - 1.0))) + (alpha - 1.0) * eps) / alpha)
+def _scaled_log_r_sup(alpha: float, eps: Array, c: Array) -> Array:
+    """Returns alpha (log r - epsilon) where the second half is 0.
+
+    One expression for the difference: at large orders (alpha - 1) epsilon and alpha log r are both so large that their
+    difference would be rounding alone, and the mean of a factor above 1.
+    """
+    return np.asarray(np.log1p(alpha / (alpha - 1.0) / c) - eps)
 
 
 def best_bets(

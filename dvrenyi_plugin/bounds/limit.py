@@ -49,6 +49,8 @@ _FAR = 600.0
 _TINY = 1e-12
 # Error of log q/p above which its r counts as not found.
 _SOLVED = 1e-6
+# The rate differs from that at 0 by some sqrt(epsilon), here below rounding.
+_LEAST_EPSILON = 1e-40
 # The smallest log c looked at. Below it even the rate is no longer a float.
 _LEAST_LOG_BET = -650.0
 
@@ -72,7 +74,8 @@ class GridPair:
                 raise ValueError(
                     f"{name} must hold log masses of shape (k,), each a number or -inf, got shape {values.shape}"
                 )
-            total = float(np.exp(values).sum())
+            with np.errstate(over="ignore"):
+                total = float(np.exp(values).sum())
             if not abs(total - 1.0) <= 1e-9:
                 raise ValueError(f"{name} must be masses that sum to 1, got a sum of {total!r}")
             values.flags.writeable = False
@@ -94,7 +97,9 @@ def gaussian_pair(mu: float, largest_alpha: float = 64.0, num_cells: int = _NUM_
     smallest float: only logs are kept. Equal cells and smooth densities make the sums accurate to rounding.
     """
     mu = check_real("mu", mu, above=0.0)
-    top = mu * check_order(largest_alpha, "largest_alpha") + 10.0
+    largest_alpha = check_order(largest_alpha, "largest_alpha")
+    # The squares of the grid's ends must be floats.
+    top = check_real("mu * largest_alpha", mu * largest_alpha, at_most=1e150) + 10.0
     x = np.linspace(-10.0, top, check_int("num_cells", num_cells, at_least=2))
     return GridPair(_normalised(-0.5 * (x - mu) ** 2), _normalised(-0.5 * x**2))
 
@@ -126,7 +131,7 @@ class ClosestNull:
       epsilon: the null is D_alpha <= epsilon.
       rate: KL(Q || Q') + KL(P || P') in nats a pair, the mean log of the optimal factor.
       variance: of the log of the optimal factor of one pair, under (Q, P).
-      bet: c = lambda alpha Phi; inf at epsilon = 0; 0 when (Q, P) is itself in the null, or so close to it
+      bet: c = lambda alpha Phi; inf at epsilon below 1e-40, where the null is the one at 0; 0 when (Q, P) is itself in the null, or so close to it
         that the rate is below the smallest float.
       null: (Q', P').
       log_first: shape (k,), log of the factor's half for a sample of Q at each point, log q/q'.
@@ -155,7 +160,7 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
     if epsilon >= pair.renyi(alpha):
         return _itself(pair, alpha, epsilon)
-    if epsilon == 0.0:
+    if epsilon < _LEAST_EPSILON:
         middle = np.logaddexp(pair.log_q, pair.log_p) - math.log(2.0)
         return _closest(pair, alpha, epsilon, math.inf, middle, middle)
     with np.errstate(invalid="ignore"):
@@ -310,8 +315,8 @@ def _root_below(excess: Callable[[float], float], top: float) -> float | None:
 
 def _log_r_limits(alpha: float, epsilon: float, log_bet: float) -> tuple[float, float]:
     """Returns the infimum and the supremum of log r: where s1 and s2 reach 0."""
-    odds = math.exp(-log_bet) * alpha / (alpha - 1.0)
-    top = (math.log1p(odds) + (alpha - 1.0) * epsilon) / alpha
+    odds = math.exp(-log_bet) * (alpha / (alpha - 1.0))
+    top = epsilon + (math.log1p(odds) - epsilon) / alpha
     if log_bet <= 0.0:
         return -math.inf, top
     return epsilon + math.log1p(-math.exp(-log_bet)) / (alpha - 1.0), top
@@ -356,12 +361,16 @@ def _solve_ratio(
 
         def place(z: Array) -> tuple[Array, Array, Array, Array]:
             up, down = width * expit(z), width * expit(-z)
-            log_s1 = math.log(bet - 1.0) + _log_expm1((alpha - 1.0) * up)
-            log_s2 = log_s2_at_zero + _log_one_minus_exp(alpha * down)
-            log_r_slope = up * expit(-z)
-            s1_slope = (alpha - 1.0) * log_r_slope / -np.expm1(-(alpha - 1.0) * up)
-            s2_slope = alpha * log_r_slope / np.expm1(alpha * down)
-            return log_r_top - down, log_s1, log_s2, log_r_slope + s1_slope + s2_slope
+            rise, fall = (alpha - 1.0) * up, alpha * down
+            # log(e^y - 1) = log y + log((e^y - 1) / y), where log y does not underflow with y.
+            log_rise = math.log((alpha - 1.0) * width) + log_expit(z)
+            log_fall = math.log(alpha * width) + log_expit(-z)
+            log_s1 = math.log(bet - 1.0) + log_rise + rise - np.log(_over_one_minus_exp(rise))
+            log_s2 = log_s2_at_zero + log_fall - np.log(_over_one_minus_exp(fall))
+            s1_slope = expit(-z) * _over_one_minus_exp(rise)
+            s2_slope = expit(z) * np.exp(-fall) * _over_one_minus_exp(fall)
+            slope = up * expit(-z) + s1_slope + s2_slope
+            return log_r_top - down, log_s1, log_s2, slope
 
     finite = np.isfinite(log_ratio)
     target = log_ratio[finite]
@@ -381,13 +390,10 @@ def _solve_ratio(
     return log_r, log_s1, log_s2
 
 
-def _log_expm1(x: Array) -> Array:
-    return np.where(x > 30.0, x, np.log(np.expm1(np.minimum(x, 30.0))))
-
-
-def _log_one_minus_exp(x: Array) -> Array:
-    """Returns log(1 - e^-x) for x > 0."""
-    return np.asarray(np.log(-np.expm1(-x)))
+def _over_one_minus_exp(y: Array) -> Array:
+    """Returns y / (1 - e^-y) for y >= 0, 1 at 0."""
+    positive = np.where(y > 0.0, y, 1.0)
+    return np.where(y > 0.0, positive / -np.expm1(-positive), 1.0)
 
 
 def _moments(log_masses: Array, values: Array) -> tuple[float, float]:

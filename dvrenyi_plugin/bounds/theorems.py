@@ -97,21 +97,42 @@ def bounded_loss_lower_bound(
 
 
 def bounded_loss_upper_bound(
-    alpha: float, log_ratios: ArrayLike, largest_log_ratio: float, failure_probability: float
+    alpha: float,
+    log_ratios: ArrayLike,
+    largest_log_ratio: float,
+    failure_probability: float,
+    *,
+    absolutely_continuous: bool,
 ) -> float:
     """Returns log(Z + e^{alpha B} sqrt(log(2/failure)/(2n))) / (alpha - 1), an *upper* bound on
-    D_alpha(P || Q), where Z is the mean of e^{alpha L}.
+    D_alpha(P || Q), where Z is the mean of e^{alpha L}; inf unless P is absolutely continuous with respect to Q.
 
-    One-sided, under the same assumption as `bounded_loss_lower_bound`; without one no finite upper bound
-    exists. The constant is the paper's: log(2/failure) where one side would need log(1/failure).
+    One-sided. The assumption of `bounded_loss_lower_bound` is not enough: samples of Q say nothing about what P does where
+    Q has no mass, and any such mass makes the divergence infinite. The paper's theorem takes this for granted. Its
+    constant is kept: log(2/failure) where one side would need log(1/failure).
 
-    Args: as for `bounded_loss_lower_bound`. Raises: likewise.
+    Args:
+      alpha: order > 1.
+      log_ratios: shape (n,), L(X_i) at independent X_i ~ Q.
+      largest_log_ratio: B in nats, >= 0 (a density ratio cannot stay below 1).
+      failure_probability: one-sided, in (0, 1).
+      absolutely_continuous: the caller's word that P has no mass where Q has none, from the mechanism; no sample of Q
+        can show it.
+
+    Raises:
+      ValueError: as for `bounded_loss_lower_bound`.
 
     Source: theorem B.2 (Hoeffding's inequality).
     """
+    if not isinstance(absolutely_continuous, bool):
+        raise ValueError(
+            f"absolutely_continuous must be True or False, got {absolutely_continuous!r}"
+        )
     alpha, beta = check_order(alpha), check_failure_probability(failure_probability)
     values = _check_bounded_log_ratios(log_ratios, largest_log_ratio)
     log_mean = _log_mean_power(alpha, values)
+    if not absolutely_continuous:
+        return math.inf
     log_radius = _log_hoeffding_radius(alpha * largest_log_ratio, math.log(2.0 / beta), values.size)
     return max(0.0, float(np.logaddexp(log_mean, log_radius)) / (alpha - 1.0))
 

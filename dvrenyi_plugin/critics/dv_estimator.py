@@ -25,12 +25,15 @@ from dvrenyi_plugin._row_by_row import RowByRow
 from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import (
+    check_choice,
     check_int,
     check_order,
     check_real,
     check_sample_pair,
     check_seed,
+    check_widths,
 )
+from dvrenyi_plugin.critics.minibatches import TrainingData, minibatches, split_samples
 from dvrenyi_plugin.critics.networks import (
     CriticNetwork,
     FittedCritic,
@@ -51,6 +54,9 @@ MIN_SAMPLES = 4
 # Narrower, the clamp's rounding takes over; no divergence worth measuring needs less.
 _SMALLEST_WIDTH = 0.05
 _LEAST_LOOKS = 3
+
+EMA_CONVENTIONS = ("past", "batch")
+
 _Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -74,8 +80,11 @@ class DvRenyiEstimatorConfig:
         They are looked at after every epoch, and a stage ends after no fewer than three looks.
       ema_rate: rate of the moving average that corrects the gradient's minibatch bias, in [0, 1). Whole
         passes have no such bias, and the bounded estimator then leaves the correction out.
-      bounded: False for the source's algorithm taken literally: unbounded critic on raw inputs, no early
-        stopping. Its values may be off by any factor, infinite or NaN.
+      ema_weighs: which side `ema_rate` weighs when the averages are updated: "past", or "batch" (the current batch's
+        mean), as in the source's public code; the source does not say which is meant.
+      bounded: False for the source's algorithm taken literally: unbounded critic on raw inputs, plain gradient ascent
+        (no Adam, no weight decay), averages that start at 0, the last `validation_fraction` of each sample in the order
+        given for validation, no early stopping. Its values may be off by any factor, infinite or NaN.
       seed: of initial weights, split and minibatches.
     """
 
@@ -90,6 +99,7 @@ class DvRenyiEstimatorConfig:
     validation_fraction: float = 0.2
     patience: int = 40
     ema_rate: float = 0.99
+    ema_weighs: str = "past"
     bounded: bool = True
     seed: int = 0
 
@@ -98,10 +108,7 @@ class DvRenyiEstimatorConfig:
         check_int("epochs", self.epochs, at_least=1)
         check_int("batch_size", self.batch_size, at_least=1)
         check_real("learning_rate", self.learning_rate, above=0.0)
-        if not isinstance(self.hidden_sizes, tuple) or not self.hidden_sizes:
-            raise ValueError(f"hidden_sizes must be a tuple of widths, got {self.hidden_sizes!r}")
-        for width in self.hidden_sizes:
-            check_int("hidden_sizes", width, at_least=1)
+        check_widths("hidden_sizes", self.hidden_sizes)
         check_real("weight_decay", self.weight_decay, at_least=0.0)
         check_real("classification_weight", self.classification_weight, at_least=0.0)
         if self.critic_bound is not None:
@@ -109,6 +116,7 @@ class DvRenyiEstimatorConfig:
         check_real("validation_fraction", self.validation_fraction, above=0.0, below=1.0)
         check_int("patience", self.patience, at_least=1)
         check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
+        check_choice("ema_weighs", self.ema_weighs, EMA_CONVENTIONS)
         if not isinstance(self.bounded, bool):
             raise ValueError(f"bounded must be True or False, got {self.bounded!r}")
         if self.critic_bound is not None and not self.bounded:
@@ -116,6 +124,13 @@ class DvRenyiEstimatorConfig:
                 f"critic_bound must be None when bounded is False, got {self.critic_bound}"
             )
         check_seed(self.seed)
+
+    @property
+    def past_weight(self) -> float:
+        """Weight of the past in the moving averages, by either convention; 0 leaves them out."""
+        if self.ema_weighs == "past" or self.ema_rate == 0.0:
+            return self.ema_rate
+        return 1.0 - self.ema_rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,13 +203,15 @@ class DvRenyiEstimator:
         config = self._config
         split_seed, batch_seed, torch_seed = streams_of("critic", config.seed, 3)
         split_rng = np.random.default_rng(split_seed)
-        split = [_split(array, config.validation_fraction, split_rng) for array in samples]
+        # The literal algorithm takes the samples in the order in which they come.
+        order_rng = split_rng if config.bounded else None
+        split = [split_samples(array, config.validation_fraction, order_rng) for array in samples]
         features = (
             Standardiser(np.concatenate([training for training, _ in split]))
             if config.bounded
             else identity_features
         )
-        data = _Data(*(features(part) for side in split for part in side))
+        data = TrainingData(*(features(part) for side in split for part in side))
         # Initial weights, and dropout in a given model, draw from torch's global stream: fork it.
         with single_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(torch_seed))
@@ -241,24 +258,11 @@ class DvRenyiEstimator:
         return network(num_features, self._config.hidden_sizes)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Data:
-    training_q: torch.Tensor
-    validation_q: torch.Tensor
-    training_p: torch.Tensor
-    validation_p: torch.Tensor
-
-
-def _split(
-    samples: NDArray[np.float64], validation_fraction: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    order = rng.permutation(len(samples))
-    num_validation = min(len(samples) - 1, max(1, round(validation_fraction * len(samples))))
-    return samples[order[num_validation:]], samples[order[:num_validation]]
-
-
 def _fit_bounded(
-    network: CriticNetwork, data: _Data, config: DvRenyiEstimatorConfig, rng: np.random.Generator
+    network: CriticNetwork,
+    data: TrainingData,
+    config: DvRenyiEstimatorConfig,
+    rng: np.random.Generator,
 ) -> int:
     if isinstance(network.body, SkipMlp):
         _fit_linear_part(network.body, data)
@@ -266,20 +270,23 @@ def _fit_bounded(
     network.critic_range = _choose_range(network, data, config.critic_bound)
     covers = config.batch_size >= max(len(data.training_q), len(data.training_p))
     weight = config.classification_weight
-    ema_rate = 0.0 if covers else config.ema_rate
+    ema_rate = 0.0 if covers else config.past_weight
     objective = RegularisedLoss(DonskerVaradhanLoss(config.alpha, ema_rate), weight)
     validation = RegularisedLoss(DonskerVaradhanLoss(config.alpha, 0.0), weight)
     return epochs_run + _train(network, data, objective, validation, config, rng)
 
 
 def _fit_literally(
-    network: CriticNetwork, data: _Data, config: DvRenyiEstimatorConfig, rng: np.random.Generator
+    network: CriticNetwork,
+    data: TrainingData,
+    config: DvRenyiEstimatorConfig,
+    rng: np.random.Generator,
 ) -> int:
-    objective = DonskerVaradhanLoss(config.alpha, config.ema_rate)
+    objective = DonskerVaradhanLoss(config.alpha, config.past_weight, from_zero=True)
     return _train(network, data, objective, None, config, rng)
 
 
-def _fit_linear_part(body: SkipMlp, data: _Data) -> None:
+def _fit_linear_part(body: SkipMlp, data: TrainingData) -> None:
     """Logistic regression: a few quasi-Newton steps instead of thousands of Adam's."""
     linear = body.linear
     # One unit of prior for each column: without it, columns as many as samples separate any two samples.
@@ -301,7 +308,7 @@ def _fit_linear_part(body: SkipMlp, data: _Data) -> None:
 
 def _train(
     network: CriticNetwork,
-    data: _Data,
+    data: TrainingData,
     objective: _Loss,
     validation: _Loss | None,
     config: DvRenyiEstimatorConfig,
@@ -314,9 +321,7 @@ def _train(
     parameters = [weight for weight in network.parameters() if weight.requires_grad]
     if not parameters:
         return 0
-    optimizer = torch.optim.AdamW(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
+    optimizer = _optimizer(parameters, config)
     best_loss, best_epoch, best_weights = math.inf, 0, _copy_weights(network)
     if validation is not None:
         best_loss = _validation_loss(network, data, validation)
@@ -324,7 +329,7 @@ def _train(
     patience_epochs = max(_LEAST_LOOKS, math.ceil(config.patience / steps))
     for epoch in range(1, config.epochs + 1):
         network.train()
-        for batch_q, batch_p in _minibatches(data, config.batch_size, rng):
+        for batch_q, batch_p in minibatches(data, config.batch_size, rng):
             optimizer.zero_grad()
             values = network(torch.cat((batch_q, batch_p)))
             objective(values[: len(batch_q)], values[len(batch_q) :]).backward()  # type: ignore[no-untyped-call]
@@ -343,11 +348,21 @@ def _train(
     return epoch
 
 
+def _optimizer(
+    parameters: list[nn.Parameter], config: DvRenyiEstimatorConfig
+) -> torch.optim.Optimizer:
+    if not config.bounded:
+        return torch.optim.SGD(parameters, lr=config.learning_rate)
+    return torch.optim.AdamW(
+        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
+
+
 def _copy_weights(network: CriticNetwork) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in network.state_dict().items()}
 
 
-def _validation_loss(network: CriticNetwork, data: _Data, validation: _Loss) -> float:
+def _validation_loss(network: CriticNetwork, data: TrainingData, validation: _Loss) -> float:
     network.eval()
     with torch.no_grad():
         values = network(torch.cat((data.validation_q, data.validation_p)))
@@ -355,26 +370,8 @@ def _validation_loss(network: CriticNetwork, data: _Data, validation: _Loss) -> 
         return float(validation(values[:count], values[count:]))
 
 
-def _minibatches(
-    data: _Data, batch_size: int, rng: np.random.Generator
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Returns one epoch of the larger sample; the smaller one is gone through more than once."""
-    sides = (data.training_q, data.training_p)
-    largest = max(len(side) for side in sides)
-    if batch_size >= largest:
-        return [sides]
-    order_q, order_p = (torch.from_numpy(rng.permutation(len(side))) for side in sides)
-    batches = []
-    for start in range(0, largest, batch_size):
-        positions = torch.arange(start, min(start + batch_size, largest))
-        batch_q = data.training_q[order_q[positions % len(order_q)]]
-        batch_p = data.training_p[order_p[positions % len(order_p)]]
-        batches.append((batch_q, batch_p))
-    return batches
-
-
 def _choose_range(
-    network: CriticNetwork, data: _Data, critic_bound: float | None
+    network: CriticNetwork, data: TrainingData, critic_bound: float | None
 ) -> tuple[float, float]:
     """Returns the range that the samples of both laws can check.
 

@@ -30,12 +30,19 @@ class DonskerVaradhanLoss:
     the denominator is an exponential moving average over minibatches (Belghazi et al. 2018, section 3.2). The
     average is kept as a logarithm. The current batch enters it with weight 1 - rate, hence the ratio that is
     differentiated never exceeds 1 / (1 - rate) and cannot overflow.
+
+    Args:
+      alpha: Rényi order, > 1.
+      ema_rate: weight of the past in the average, in [0, 1); 0 leaves the correction out.
+      from_zero: whether the averages start at 0, as the source prints it, and not at the first batch. They are then
+        too small for the first 1 / (1 - rate) batches, which makes the first steps longer by up to that factor.
     """
 
-    def __init__(self, alpha: float, ema_rate: float) -> None:
+    def __init__(self, alpha: float, ema_rate: float, *, from_zero: bool = False) -> None:
         self._alpha = alpha
         self._ema_rate = ema_rate
-        self._log_averages: list[torch.Tensor | None] = [None, None]
+        start = torch.tensor(-math.inf) if from_zero else None
+        self._log_averages: list[torch.Tensor | None] = [start, start]
 
     def __call__(self, critic_q: torch.Tensor, critic_p: torch.Tensor) -> torch.Tensor:
         """Returns a scalar whose gradient is that of -V(T) / alpha."""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
+from dvrenyi_plugin._validation import check_numbers
 from dvrenyi_plugin.flows.kernel_density import KernelDensity
 from dvrenyi_plugin.flows.ranges import check_moderate
 
@@ -39,6 +40,12 @@ def birth_death_rates(particles: Array, potential: Potential, density: KernelDen
     Returns:
       Shape (ensembles, particles); positive where an ensemble has too many particles for its target.
     """
+    particles = check_numbers("particles", particles)
+    if particles.ndim != 3 or not callable(potential):
+        raise ValueError(
+            "particles must have shape (ensembles, particles, d) and potential must be callable, got shape"
+            f" {particles.shape} and {potential!r}"
+        )
     flat = particles.reshape(-1, particles.shape[2])
     values = user_numbers("potential", call_user_code("potential", potential, flat), flat.shape[:1])
     check_moderate("potential", values)

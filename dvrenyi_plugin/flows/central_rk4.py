@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dvrenyi_plugin._validation import check_choice, check_int
 from dvrenyi_plugin.flows.grid import PERIODIC, FloatArray, Grid
-from dvrenyi_plugin.flows.ranges import check_size, check_step_count
+from dvrenyi_plugin.flows.ranges import check_kind, check_size, check_step_count
 from dvrenyi_plugin.flows.splitting import LANGEVIN, SHK
 
 CENTRAL = "central"
@@ -25,6 +25,7 @@ _LARGEST_RANGE = 600.0
 
 def rk4_step_count(grid: Grid, time: float) -> int:
     """Returns the number of steps of at most dx^2 / 4 that reach `time`."""
+    check_kind("grid", grid, Grid)
     return math.ceil(check_size("time", time) / (0.25 * grid.axes[0].width ** 2))
 
 
@@ -56,6 +57,7 @@ def run_rk4(
 
     Source: Mustafi and Mukherjee, appendix A.3 "Setup".
     """
+    check_kind("grid", grid, Grid)
     axis = grid.axes[0]
     if grid.dimension != 1 or axis.boundary != PERIODIC:
         raise ValueError(f"grid must have one periodic axis, got {grid.axes}")

@@ -65,14 +65,19 @@ class Certificate:
     has_reaction: bool = True
 
     def __post_init__(self) -> None:
-        check_real("time", self.time, at_least=0.0)
-        check_size("oscillation_distance", self.oscillation_distance)
-        check_size("initial_oscillation1", self.initial_oscillation1)
-        check_size("initial_oscillation2", self.initial_oscillation2)
-        if self.sup_distance is not None:
-            check_size("sup_distance", self.sup_distance)
-        if self.target_log_ratio is not None:
-            check_size("target_log_ratio", self.target_log_ratio)
+        values = {"time": check_real("time", self.time, at_least=0.0)}
+        for name in (
+            "oscillation_distance",
+            "initial_oscillation1",
+            "initial_oscillation2",
+            "sup_distance",
+            "target_log_ratio",
+        ):
+            value = getattr(self, name)
+            if value is not None or name not in ("sup_distance", "target_log_ratio"):
+                values[name] = check_size(name, value)
+        for name, number in values.items():
+            object.__setattr__(self, name, number)  # a float32 would round the claim
         if not isinstance(self.has_reaction, bool):
             raise ValueError(f"has_reaction must be True or False, got {self.has_reaction!r}")
 

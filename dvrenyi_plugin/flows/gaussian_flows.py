@@ -95,7 +95,9 @@ def wfr_flow(start: Gaussian, target: Gaussian, time: float) -> Gaussian:
     decay = np.exp(-time * rates)
     # L / (2 M) = 1 / (2 + variance)
     weights = -np.expm1(-2.0 * time * rates) / (2.0 + variances)
-    system = np.eye(offset.size) + difference * weights
+    # I + D_0 W = (I - L^{-1} W) + S_0 W, the first part in a form that does not cancel.
+    rest = (2.0 + variances * np.exp(-2.0 * time * rates)) / (2.0 + variances)
+    system = np.diag(rest) + (difference + np.diag(variances)) * weights
     solved = np.linalg.solve(system, np.column_stack([difference, offset]))
     spread = np.diag(variances) + decay[:, np.newaxis] * solved[:, :-1] * decay
     return _from_target_basis(target, basis, math.exp(-time / 2.0) * decay * solved[:, -1], spread)

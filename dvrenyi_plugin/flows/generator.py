@@ -16,9 +16,13 @@ import numpy as np
 
 from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.grid import PERIODIC, FloatArray, Grid
+from dvrenyi_plugin.flows.ranges import check_kind
 
 DEFAULT_MAX_JUMP = 5.0
 """Largest difference of a potential between neighbouring cells: a density ratio of about 150."""
+
+# Rates stay in the range of a float.
+_LARGEST_DENSE_JUMP = 600.0
 
 
 def check_resolution(grid: Grid, potential: FloatArray, max_jump: float = DEFAULT_MAX_JUMP) -> None:
@@ -60,7 +64,16 @@ def generator_matrix(grid: Grid, potential: FloatArray) -> FloatArray:
 
     For small grids and tests: transport itself never builds it for more than one line of cells.
     """
-    values = grid.check_values("potential", potential).reshape(grid.shape)
+    check_kind("grid", grid, Grid)
+    values = grid.check_values("potential", potential)
+    if values.size != grid.num_cells:
+        raise ValueError(f"potential must have shape {grid.shape}, got {values.shape}")
+    values = values.reshape(grid.shape)
+    for k in range(grid.dimension):
+        if float(np.max(np.abs(neighbour_differences(grid, values, k)))) > _LARGEST_DENSE_JUMP:
+            raise ValueError(
+                f"potential must differ by at most {_LARGEST_DENSE_JUMP:g} between neighbouring cells"
+            )
     index = np.arange(grid.num_cells).reshape(grid.shape)
     matrix = np.zeros((grid.num_cells, grid.num_cells))
     for k, axis in enumerate(grid.axes):

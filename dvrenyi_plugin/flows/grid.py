@@ -159,6 +159,7 @@ class Grid:
 
     def normalise(self, log_weights: FloatArray) -> FloatArray:
         """Returns log masses proportional to exp(log_weights), shape (..., *shape)."""
+        log_weights = self.check_values("log_weights", log_weights)
         total = logsumexp(log_weights, axis=self.cell_axes(), keepdims=True)
         return np.asarray(log_weights - total)
 
@@ -170,8 +171,7 @@ class Grid:
 
     def oscillation(self, values: FloatArray) -> FloatArray:
         """Returns max - min over the grid, of the batch's shape."""
-        axes = self.cell_axes()
-        return np.asarray(values.max(axis=axes) - values.min(axis=axes))
+        return np.asarray(np.ptp(self.check_values("values", values), axis=self.cell_axes()))
 
     def draw(
         self, log_masses: FloatArray, num_samples: int, generator: np.random.Generator

@@ -28,7 +28,7 @@ from scipy import fft, special
 
 from dvrenyi_plugin._validation import check_choice, check_int, check_real
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
-from dvrenyi_plugin.flows.ranges import LARGEST
+from dvrenyi_plugin.flows.ranges import LARGEST, check_kind
 
 Array = NDArray[np.float64]
 
@@ -55,6 +55,7 @@ def default_bandwidth(domain: ParticleDomain, num_particles: int) -> tuple[float
     Raises:
       ValueError: the domain is euclidean and has no length to scale with.
     """
+    check_kind("domain", domain, ParticleDomain)
     num_particles = check_int("num_particles", num_particles, at_least=1)
     if not domain.is_bounded:
         raise ValueError("bandwidth must be given on a euclidean domain, got None")
@@ -109,6 +110,7 @@ class KernelDensity:
     method: str = "auto"
 
     def __post_init__(self) -> None:
+        check_kind("domain", self.domain, ParticleDomain)
         check_choice("method", self.method, _METHODS)
         if not isinstance(self.bandwidth, tuple):
             raise ValueError(

@@ -23,7 +23,7 @@ from scipy.special import exp1
 
 from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.grid import PERIODIC, Axis, Grid
-from dvrenyi_plugin.flows.ranges import SMALLEST, check_positive, check_size
+from dvrenyi_plugin.flows.ranges import SMALLEST, check_kind, check_positive, check_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +65,7 @@ def gibbs_log_sobolev(axes: tuple[Axis, ...], potential_oscillation: float) -> f
 
 def kl_contraction_rate(constants: KlConstants, young: float) -> float:
     """Returns kappa = 2 (1 - c) e^{-B} lambda for Young's parameter c in (0, 1]."""
+    check_kind("constants", constants, KlConstants)
     young = check_real("young", young, at_least=SMALLEST, at_most=1.0)
     return 2.0 * (1.0 - young) * math.exp(-constants.initial_oscillation) * constants.log_sobolev
 
@@ -116,7 +117,11 @@ def kl_bound_integral(constants: KlConstants, time: float, young: float) -> floa
         return math.exp(-speed * _damping(bound, since, time)) * source
 
     edges = _graded_edges(time, speed)
-    pieces = [quad(integrand, low, high, limit=200) for low, high in itertools.pairwise(edges)]
+    # Full output in place of warnings: the error estimate is added whatever it is.
+    pieces = [
+        quad(integrand, low, high, limit=200, full_output=1)[:2]
+        for low, high in itertools.pairwise(edges)
+    ]
     return min(closed_form, float(sum(value + error for value, error in pieces)))
 
 

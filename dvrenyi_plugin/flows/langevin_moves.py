@@ -1,4 +1,4 @@
-"""Langevin moves of particles: the transport half of birth-death Langevin dynamics, and gradients for it."""
+"""Langevin moves of particles, the transport half of birth-death Langevin, and gradients for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
+from dvrenyi_plugin._validation import check_numbers
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
-from dvrenyi_plugin.flows.ranges import check_moderate
+from dvrenyi_plugin.flows.ranges import check_kind, check_moderate, check_positive
 
 Array = NDArray[np.float64]
 Potential = Callable[[Array], Any]
@@ -44,7 +45,14 @@ def langevin_step(
     Raises:
       ValueError: a gradient of another shape or not finite, or a drift that crosses a quarter of the domain.
     """
-    flat = particles.reshape(-1, domain.dimension)
+    check_kind("domain", domain, ParticleDomain)
+    step_size = check_positive("step_size", step_size)
+    particles = check_numbers("particles", particles)
+    if particles.ndim == 0 or particles.shape[-1] != domain.dimension:
+        raise ValueError(
+            f"particles must have shape (..., {domain.dimension}), got {particles.shape}"
+        )
+    flat = check_moderate("particles", particles.reshape(-1, domain.dimension))
     drift = user_numbers("gradient", call_user_code("gradient", gradient, flat), flat.shape)
     drift = check_moderate("gradient", drift) * step_size
     if domain.is_bounded:
@@ -71,7 +79,7 @@ def _reflected_ends(
     step_size: float,
     generator: np.random.Generator,
 ) -> Array:
-    """Returns where Brownian paths with drift end once they are reflected at the wall nearer to their start.
+    """Returns where Brownian paths with drift end, reflected at the wall nearer to their start.
 
     A reflected path is the free one pushed inward by as much as it ever was beyond the wall (Skorokhod), and between
     known ends the lowest point of a Brownian path has a closed form. So the law is exact for a constant drift, while

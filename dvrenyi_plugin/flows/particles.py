@@ -37,7 +37,7 @@ from dvrenyi_plugin.flows.langevin_moves import (
     langevin_step,
 )
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
-from dvrenyi_plugin.flows.ranges import check_positive, check_size, check_step_count
+from dvrenyi_plugin.flows.ranges import check_kind, check_positive, check_size, check_step_count
 
 Array = NDArray[np.float64]
 Start = Callable[[np.random.Generator, int], Any]
@@ -149,6 +149,7 @@ def simulate_particles(
       ValueError: bad shapes, non-finite potential or gradient, points outside the domain, or a drift that
         crosses a quarter of the domain in one step (the step is too long for the potential).
     """
+    check_kind("dynamics", dynamics, ParticleDynamics)
     num_ensembles = check_int("num_ensembles", num_ensembles, at_least=1)
     num_particles = check_int("num_particles", num_particles, at_least=2)
     d = dynamics.domain.dimension
@@ -195,6 +196,7 @@ def children_of(seed: int | np.random.SeedSequence, count: int) -> list[np.rando
 
 def uniform_start(domain: ParticleDomain) -> Start:
     """Returns a sampler of the uniform law on a bounded domain, a start that needs no look at the data."""
+    check_kind("domain", domain, ParticleDomain)
     if not domain.is_bounded:
         raise ValueError("start must be given on a euclidean domain: it has no uniform law")
 

@@ -1,4 +1,4 @@
-"""The numbers that flows take: wide enough for every use, narrow enough that squares and products stay finite."""
+"""The numbers that flows take: wide enough for every use, and their squares and products stay finite."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ SMALLEST = 1e-100
 
 MOST_CELLS = 10_000_000
 MOST_STEPS = 1_000_000
+
+
+def check_kind(name: str, value: Any, kind: type) -> None:
+    """Refuses a thing of another class.
+
+    Raises:
+      ValueError: naming the argument, its value and the class.
+    """
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}, got {value!r}")
 
 
 def check_size(name: str, value: Any) -> float:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from dvrenyi_plugin._validation import check_choice, check_int, check_real
 from dvrenyi_plugin.flows.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.grid import FloatArray, Grid
-from dvrenyi_plugin.flows.ranges import MOST_STEPS, check_size
+from dvrenyi_plugin.flows.ranges import MOST_STEPS, check_kind, check_size
 from dvrenyi_plugin.flows.transport import (
     AUTO,
     TRANSPORTS,
@@ -77,6 +77,7 @@ class FlowConfig:
 
     def steps_for(self, time: float) -> int:
         """Returns the number of steps to reach `time`: 0 at time 0."""
+        time = check_size("time", time)
         if time == 0.0:
             return 0
         return self.num_steps or max(1, math.ceil(min(_STEPS_PER_UNIT * time, _MOST_DEFAULT_STEPS)))
@@ -129,6 +130,8 @@ def run_flow(
       ValueError: a non-finite potential or start, a negative time, a grid too coarse for the potential.
     """
     config = config or FlowConfig()
+    check_kind("grid", grid, Grid)
+    check_kind("config", config, FlowConfig)
     values = grid.check_values("potential", potential)
     time = check_size("time", time)
     check_resolution(grid, values, config.max_jump)
@@ -158,7 +161,7 @@ def run_flow(
             log_ratio = sweep.apply(log_ratio)
         if config.dynamics != LANGEVIN:
             log_ratio *= decay
-        oscillations.append(grid.oscillation(log_ratio))
+        oscillations.append(np.ptp(log_ratio, axis=axes))
         if k == num_steps or (config.record_every and k % config.record_every == 0):
             records.append(grid.normalise(log_target + log_ratio))
             recorded_at.append(k)

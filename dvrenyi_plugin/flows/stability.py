@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.generator import neighbour_differences
 from dvrenyi_plugin.flows.grid import FloatArray, Grid
-from dvrenyi_plugin.flows.ranges import check_size
+from dvrenyi_plugin.flows.ranges import check_kind, check_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +73,12 @@ def pair_constants(
     Raises:
       ValueError: potentials of another shape or out of range, or a gradient_distance below a difference quotient.
     """
-    first = grid.check_values("potential1", potential1).reshape(grid.shape)
-    second = grid.check_values("potential2", potential2).reshape(grid.shape)
+    check_kind("grid", grid, Grid)
+    first = _one_on_grid(grid, "potential1", potential1)
+    second = _one_on_grid(grid, "potential2", potential2)
     start = np.zeros(grid.shape)
     if initial_log_density is not None:
-        start = start + grid.check_values("initial_log_density", initial_log_density)
+        start = _one_on_grid(grid, "initial_log_density", initial_log_density)
     difference = first - second
     if gradient_distance is not None:
         gradient_distance = check_size("gradient_distance", gradient_distance)
@@ -90,6 +91,13 @@ def pair_constants(
         initial_oscillation2=float(grid.oscillation(start + second)),
         gradient_distance=gradient_distance,
     )
+
+
+def _one_on_grid(grid: Grid, name: str, values: ArrayLike) -> FloatArray:
+    array = grid.check_values(name, values)
+    if array.size != grid.num_cells:
+        raise ValueError(f"{name} must have shape {grid.shape}, got {array.shape}")
+    return array.reshape(grid.shape)
 
 
 def _check_above_quotients(grid: Grid, difference: FloatArray, gradient_distance: float) -> None:

@@ -32,6 +32,8 @@ TRANSPORTS = (AUTO, EXPONENTIAL, IMPLICIT)
 
 # exp(-600) is a normal float with room for one more product; wider ranges go through logarithms.
 _LINEAR_RANGE = 600.0
+# The pivots of the linear solver lose the share 1e-16 times this of their digits.
+_LINEAR_LARGEST_RATE = 1e6
 _DENSE_ENTRIES = 2**14
 # Rates of exp(50) times 1/dx^2 still leave the squarings of the exponential in range.
 _DENSE_MAX_JUMP = 100.0
@@ -136,7 +138,8 @@ class ImplicitTransport:
 
     def _solvers(self, ratio_spread: float) -> list[LineSolver]:
         taus = [self._step / j for j in range(1, len(self._weights) + 1)]
-        if self._spread + ratio_spread <= _LINEAR_RANGE:
+        is_short = self._step <= _LINEAR_LARGEST_RATE * self._axis.width**2
+        if is_short and self._spread + ratio_spread <= _LINEAR_RANGE:
             if self._linear is None:
                 self._linear = [LinearLineSolver(self._potential, self._axis, t) for t in taus]
             return self._linear

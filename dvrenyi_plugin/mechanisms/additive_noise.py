@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_choice, check_real, check_samples, check_seed
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_int,
+    check_real,
+    check_samples,
+    check_seed,
+)
+
+# Sums of records, and noise many standard deviations away, stay finite.
+LARGEST_RELEASE = 1e290
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +44,7 @@ class AdditiveNoiseConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_real("clip_norm", self.clip_norm, above=0.0)
+        check_real("clip_norm", self.clip_norm, above=0.0, at_most=LARGEST_RELEASE)
         check_choice("statistic", self.statistic, ("sum", "mean"))
         check_choice("neighbours", self.neighbours, ("add_remove", "replace_one"))
         check_real("noise_scale", self.noise_scale, at_least=0.0)
@@ -46,6 +55,12 @@ class AdditiveNoiseConfig:
             )
         if self.statistic == "mean":
             check_real("denominator", self.denominator, above=0.0)
+        self._check_scale("clip_norm", self.clip_norm)
+
+    def _check_scale(self, name: str, size: float) -> None:
+        """Raises ValueError when a quantity of this size, of the clipped sum, could make a release overflow."""
+        divided = size / min(1.0, self.public_denominator)
+        check_real(f"{name} (over denominator)", divided, at_most=LARGEST_RELEASE)
 
     @property
     def sensitivity(self) -> float:
@@ -67,6 +82,8 @@ def clipped_sum(dataset: Any, clip_norm: float, norm_order: int) -> NDArray[np.f
       norm_order: 1 or 2.
     """
     records = check_samples("dataset", dataset, min_samples=0)
+    clip_norm = check_real("clip_norm", clip_norm, above=0.0, at_most=LARGEST_RELEASE)
+    norm_order = check_int("norm_order", norm_order, at_least=1, at_most=2)
     total: NDArray[np.float64] = np.sum(clip_rows(records, clip_norm, norm_order), axis=0)
     return total
 
@@ -89,7 +106,7 @@ class CallStreams:
     """A fresh random stream for every call of one mechanism object, the same for every new object."""
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
+        self._seed = check_seed(seed)
         self._calls = 0
 
     def next_generator(self) -> np.random.Generator:

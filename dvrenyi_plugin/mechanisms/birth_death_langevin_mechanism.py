@@ -24,7 +24,8 @@ from dvrenyi_plugin.flows.particles import (
 from dvrenyi_plugin.flows.ranges import check_positive, check_size
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
 from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
-from dvrenyi_plugin.mechanisms.losses import Loss, check_bounds, check_loss_values
+from dvrenyi_plugin.mechanisms.loss_bounds import check_bounds, check_loss_values
+from dvrenyi_plugin.mechanisms.losses import Loss
 
 Array = NDArray[np.float64]
 
@@ -85,7 +86,9 @@ class BirthDeathLangevinMechanismConfig:
             value = getattr(self, name)
             if not callable(value) and (value is not None or name == "loss"):
                 raise ValueError(f"{name} must be callable, got {value!r}")
-        check_positive("inverse_temperature", self.inverse_temperature)
+        # As a float: a float32 would round the claim.
+        beta = check_positive("inverse_temperature", self.inverse_temperature)
+        object.__setattr__(self, "inverse_temperature", beta)
         check_int("num_particles", self.num_particles, at_least=2)
         check_alphas(self.alphas)
         check_seed(self.seed)

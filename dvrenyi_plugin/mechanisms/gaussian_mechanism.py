@@ -25,7 +25,7 @@ class GaussianMechanismConfig(AdditiveNoiseConfig):
     """Settings of the Gaussian mechanism, those of `AdditiveNoiseConfig` and:
 
     Attributes:
-      noise_multiplier: claimed standard deviation of the noise over the L2 sensitivity, > 0. The claim
+      noise_multiplier: claimed standard deviation of the noise over the L2 sensitivity, >= 1e-140. The claim
         is mu-GDP with mu = 1 / noise_multiplier, whichever `neighbours` are meant.
       alpha: order of the Rényi DP property that is claimed beside it, > 1.
     """
@@ -35,8 +35,15 @@ class GaussianMechanismConfig(AdditiveNoiseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_real("noise_multiplier", self.noise_multiplier, above=0.0)
+        # The claim's mu is its inverse, and alpha mu^2 / 2 must be a float.
+        check_real("noise_multiplier", self.noise_multiplier, at_least=1e-140)
         check_order(self.alpha)
+        self._check_scale("noise_scale * noise_multiplier * sensitivity", self.noise_std)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise that is really added to the sum."""
+        return self.noise_scale * self.noise_multiplier * self.sensitivity
 
 
 class GaussianMechanism:
@@ -71,6 +78,5 @@ class GaussianMechanism:
         config = self.config
         num_samples = check_num_samples(num_samples)
         total = clipped_sum(dataset, config.clip_norm, norm_order=2)
-        scale = config.noise_scale * config.noise_multiplier * config.sensitivity
         noise = self._streams.next_generator().standard_normal((num_samples, total.size))
-        return (total + scale * noise) / config.public_denominator
+        return (total + config.noise_std * noise) / config.public_denominator

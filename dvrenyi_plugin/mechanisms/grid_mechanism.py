@@ -22,7 +22,8 @@ from dvrenyi_plugin.flows.ranges import check_positive, check_size
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
 from dvrenyi_plugin.mechanisms.additive_noise import CallStreams
 from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
-from dvrenyi_plugin.mechanisms.losses import Loss, check_loss_values
+from dvrenyi_plugin.mechanisms.loss_bounds import check_loss_values
+from dvrenyi_plugin.mechanisms.losses import Loss
 
 FloatArray = NDArray[np.float64]
 
@@ -58,7 +59,9 @@ class GridMechanismConfig:
                 f"loss must be a loss of dvrenyi_plugin.mechanisms.losses (wrap a function in CallableLoss), got"
                 f" {self.loss!r}"
             )
-        check_positive("inverse_temperature", self.inverse_temperature)
+        # As a float: a float32 would round the claim.
+        beta = check_positive("inverse_temperature", self.inverse_temperature)
+        object.__setattr__(self, "inverse_temperature", beta)
         check_size("inverse_temperature times the loss's oscillation", self.potential_oscillation)
         check_size("inverse_temperature times the loss's sensitivity", self.oscillation_distance)
         if self.cells is not None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from torch import nn
 
-from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks, named_leaves
+from dvrenyi_plugin.mechanisms.dp_sgd_models import check_no_hooks, named_leaves, shared_parameters
 
 _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.Tanh: lambda layer: tf.nn.tanh,
@@ -48,6 +48,11 @@ class KerasNetwork:
         builder = _Builder()
         for name, layer in named_leaves(network):
             builder.add(name, layer)
+        for first, other in shared_parameters(network):
+            raise ValueError(
+                f"model must not share a parameter between layers, but {other!r} is {first!r}; use"
+                " OpacusDpSgdMechanism with grad_sample_mode='hooks'"
+            )
         self.model = tf.keras.Sequential(builder.layers)
         self.model.build((None, *input_shape))
         self._entries: dict[str, tuple[Any, _Axes]] = {}

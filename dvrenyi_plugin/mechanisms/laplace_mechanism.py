@@ -36,6 +36,12 @@ class LaplaceMechanismConfig(AdditiveNoiseConfig):
         super().__post_init__()
         check_real("epsilon", self.epsilon, above=0.0)
         check_order(self.alpha)
+        self._check_scale("noise_scale * sensitivity / epsilon", self.noise_width)
+
+    @property
+    def noise_width(self) -> float:
+        """Scale of the Laplace noise that is really added to the sum."""
+        return self.noise_scale * self.sensitivity / self.epsilon
 
 
 class LaplaceMechanism:
@@ -57,7 +63,7 @@ class LaplaceMechanism:
         epsilon, alpha = self.config.epsilon, self.config.alpha
         return [
             as_privacy_property(PureDp(epsilon)),
-            as_privacy_property(RenyiDp(alpha, renyi_laplace(alpha, 0.0, 1.0, 1.0 / epsilon))),
+            as_privacy_property(RenyiDp(alpha, renyi_laplace(alpha, 0.0, epsilon))),
         ]
 
     def __call__(self, dataset: Any, num_samples: int) -> NDArray[np.float64]:
@@ -70,6 +76,5 @@ class LaplaceMechanism:
         config = self.config
         num_samples = check_num_samples(num_samples)
         total = clipped_sum(dataset, config.clip_norm, norm_order=1)
-        scale = config.noise_scale * config.sensitivity / config.epsilon
         noise = self._streams.next_generator().laplace(size=(num_samples, total.size))
-        return (total + scale * noise) / config.public_denominator
+        return (total + config.noise_width * noise) / config.public_denominator

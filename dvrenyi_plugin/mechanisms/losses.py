@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
 from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_samples
 from dvrenyi_plugin.flows.grid import PERIODIC, REFLECTING, Axis
-from dvrenyi_plugin.flows.ranges import LARGEST, check_interval, check_positive, check_size
+from dvrenyi_plugin.flows.ranges import check_interval, check_positive, check_size
 from dvrenyi_plugin.mechanisms.additive_noise import clip_rows
+from dvrenyi_plugin.mechanisms.loss_bounds import check_bounds
 
 FloatArray = NDArray[np.float64]
 
@@ -353,37 +354,6 @@ class CallableLoss:
         return user_numbers("function", values, (len(points),), finite=False)
 
 
-def check_bounds(name: str, bounds: Any) -> tuple[float, float]:
-    """Returns a pair (low, high) of loss values.
-
-    Raises:
-      ValueError: no pair, out of order, or beyond 1e100.
-    """
-    if not isinstance(bounds, tuple) or len(bounds) != 2:
-        raise ValueError(f"{name} must be a pair (low, high), got {bounds!r}")
-    low = check_real(f"{name}[0]", bounds[0], at_least=-LARGEST)
-    return low, check_real(f"{name}[1]", bounds[1], at_least=low, at_most=LARGEST)
-
-
-def check_loss_values(values: FloatArray, bounds: tuple[float, float]) -> FloatArray:
-    """Returns loss values clipped into their bounds, which they may leave by rounding only.
-
-    The claims rest on the bounds exactly, hence the clip.
-
-    Raises:
-      ValueError: with the extreme values found.
-    """
-    low, high = bounds
-    slack = 1e-9 * max(abs(low), abs(high))
-    smallest, largest = float(np.min(values)), float(np.max(values))
-    # Written so that NaN fails.
-    if not (smallest >= low - slack and largest <= high + slack):
-        raise ValueError(
-            f"loss must stay inside its bounds [{low:g}, {high:g}], got values from {smallest:g} to {largest:g}"
-        )
-    return np.clip(values, low, high)
-
-
 def _records(dataset: Any, num_records: int, columns: int) -> FloatArray:
     records = check_samples("dataset", dataset, min_samples=0)
     if records.shape[1] != columns:
@@ -402,6 +372,4 @@ __all__ = [
     "Loss",
     "MeanLoss",
     "QuantileLoss",
-    "check_bounds",
-    "check_loss_values",
 ]

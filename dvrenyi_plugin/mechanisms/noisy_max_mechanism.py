@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp
 
 from dvrenyi_plugin._validation import (
     check_choice,
@@ -31,9 +30,11 @@ from dvrenyi_plugin.interfaces import (
 from dvrenyi_plugin.mechanisms.additive_noise import CallStreams
 
 GUMBEL, LAPLACE = "gumbel", "laplace"
-_SEGMENT_NODES = 40
+Array = NDArray[np.float64]
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+_PIECE = 5.0
 # Laplace noise beyond this many scales has probability below 1e-19.
-_TAIL = 45.0
+_REACH = 45.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,9 +60,12 @@ class NoisyMaxMechanismConfig:
 
     def __post_init__(self) -> None:
         check_int("num_candidates", self.num_candidates, at_least=2)
-        check_real("epsilon", self.epsilon, above=0.0)
+        epsilon = check_real("epsilon", self.epsilon, above=0.0)
         check_choice("noise", self.noise, (GUMBEL, LAPLACE))
-        check_real("noise_scale", self.noise_scale, above=0.0)
+        noise_scale = check_real("noise_scale", self.noise_scale, above=0.0)
+        # Counts over this, and their differences, must be floats.
+        actual_scale = noise_scale * (2.0 / epsilon)
+        check_real("noise_scale * 2 / epsilon", actual_scale, at_least=1e-290, at_most=1e290)
         check_order(self.alpha)
         check_seed(self.seed)
 
@@ -112,7 +116,7 @@ class NoisyMaxMechanism:
         if self.config.noise == GUMBEL:
             law: NDArray[np.float64] = log_softmax(scores)
             return law
-        return np.asarray(np.log(_laplace_winner_probabilities(scores)))
+        return _laplace_winner_law(scores)
 
     def exact_renyi_divergence(self, dataset1: Any, dataset2: Any, alpha: float) -> float:
         """Returns D_alpha(law on dataset1 || law on dataset2) of the releases as really drawn."""
@@ -120,7 +124,7 @@ class NoisyMaxMechanism:
 
     @property
     def _actual_scale(self) -> float:
-        return self.config.noise_scale * 2.0 / self.config.epsilon
+        return self.config.noise_scale * (2.0 / self.config.epsilon)
 
     def _counts(self, dataset: Any) -> NDArray[np.float64]:
         votes = check_samples("dataset", dataset, min_samples=0)
@@ -132,31 +136,77 @@ class NoisyMaxMechanism:
         return counts
 
 
-def _laplace_winner_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns P(i wins) = integral of f(x - s_i) prod_j F(x - s_j), exact up to quadrature near 1e-12.
+def _laplace_winner_law(scores: Array) -> Array:
+    """Returns log P(i wins) = log of the integral of f(x - s_i) prod_{j != i} F(x - s_j), shape (k,).
 
-    The integrand is smooth between the scores: Gauss-Legendre on each piece, the tails cut into pieces of length 5.
+    Between two scores each log F is a line below its own score, and 0 to rounding `_REACH` above it; log f is a line.
+    So the integrand's logarithm is a line, integrated in closed form, but for the first `_REACH` above a score, where
+    Gauss-Legendre on short pieces is exact to rounding. Neither the gaps nor the number of records add to the work.
     """
-    inner = np.unique(scores)
-    below = np.arange(inner[0] - _TAIL, inner[0], 5.0)
-    above = np.arange(inner[-1] + 5.0, inner[-1] + _TAIL + 1.0, 5.0)
-    pieces = [
-        np.linspace(a, b, math.ceil((b - a) / 5.0) + 1)[:-1] for a, b in itertools.pairwise(inner)
-    ]
-    edges = np.concatenate([below, *pieces, inner[-1:], above])
-    nodes, weights = np.polynomial.legendre.leggauss(_SEGMENT_NODES)
-    half = np.diff(edges)[:, np.newaxis] / 2.0
-    x = (edges[:-1, np.newaxis] + half * (1.0 + nodes)).ravel()
-    weight = (half * weights).ravel()
-    offsets = x - scores[:, np.newaxis]
-    density = 0.5 * np.exp(-np.abs(offsets))
-    distribution = np.where(offsets < 0.0, density, 1.0 - density)
-    wins = []
-    for candidate in range(scores.size):
-        others = np.prod(np.delete(distribution, candidate, axis=0), axis=0)
-        wins.append(float(np.sum(weight * density[candidate] * others)))
-    probabilities = np.array(wins)
-    return np.asarray(probabilities / probabilities.sum())
+    starts = np.unique(scores)
+    ends = np.append(starts[1:], np.inf)
+    curved = np.concatenate(
+        [_pieces(a, min(b, a + _REACH)) for a, b in zip(starts, ends, strict=True)]
+    )
+    half = np.diff(curved, axis=1) / 2.0
+    nodes = (curved[:, :1] + half * (1.0 + _NODES)).ravel()
+    with np.errstate(divide="ignore"):  # scores may be neighbouring floats
+        log_weights = np.log(half * _WEIGHTS).ravel()
+    straight = ends > starts + _REACH
+    low, high = starts[straight] + _REACH, ends[straight]
+    # The integrand falls with slope -1 above the last score: e^-_REACH of it lies beyond this end.
+    high = np.minimum(high, low + np.where(np.isinf(high), _REACH, np.inf))
+    lowest = starts[:1]
+    below = math.log(scores.size)
+    parts = []
+    all_at = [_log_distributions(x, scores) for x in (nodes, low, high, lowest)]
+    for score in scores:
+        at_nodes, at_low, at_high, at_lowest = (
+            total + _log_density(x - score) - _log_distribution(x - score)
+            for total, x in zip(all_at, (nodes, low, high, lowest), strict=True)
+        )
+        parts.append(
+            logsumexp(
+                np.concatenate(
+                    [
+                        at_nodes + log_weights,
+                        _log_line_integral(at_low, at_high, high - low),
+                        at_lowest - below,
+                    ]
+                )
+            )
+        )
+    law: Array = log_softmax(np.array(parts))
+    return law
+
+
+def _pieces(low: float, high: float) -> Array:
+    """Returns pieces of [low, high] of length at most `_PIECE`, shape (count, 2)."""
+    edges = np.linspace(low, high, max(1, math.ceil((high - low) / _PIECE)) + 1)
+    return np.stack([edges[:-1], edges[1:]], axis=1)
+
+
+def _log_density(offsets: Array) -> Array:
+    return -np.abs(offsets) - math.log(2.0)
+
+
+def _log_distribution(offsets: Array) -> Array:
+    above = np.log1p(-0.5 * np.exp(-np.maximum(offsets, 0.0)))
+    return np.where(offsets < 0.0, offsets - math.log(2.0), above)
+
+
+def _log_distributions(x: Array, scores: Array) -> Array:
+    total = np.zeros(x.size)
+    for score in scores:
+        total += _log_distribution(x - score)
+    return total
+
+
+def _log_line_integral(at_low: Array, at_high: Array, length: Array) -> Array:
+    """Returns the log of the integral of the exponential of a line, from its values at both ends."""
+    top, fall = np.maximum(at_low, at_high), np.abs(at_high - at_low)
+    mean = np.where(fall > 0.0, -np.expm1(-fall) / np.where(fall > 0.0, fall, 1.0), 1.0)
+    return np.asarray(top + np.log(length) + np.log(mean))
 
 
 __all__ = ["NoisyMaxMechanism", "NoisyMaxMechanismConfig"]

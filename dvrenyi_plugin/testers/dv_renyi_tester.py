@@ -25,6 +25,7 @@ from dvrenyi_plugin._validation import (
     check_real,
     check_sample_pair,
     check_seed,
+    check_widths,
 )
 from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, GrowthOptimalEProcess
@@ -70,6 +71,8 @@ class DvRenyiPropertyTesterConfig:
       fit_fraction: part of each sample that fits the critic, in (0, 1); the rest certifies.
       certificate: how the critic's fresh values become a bound. "eprocess": the growth-optimal e-process on
         them, the stronger. "betting": two one-sided betting bounds, each at half of the failure probability.
+      hidden_sizes: widths of the hidden layers of the default critic, each >= 1.
+      ema_rate: of the moving average that corrects the gradient's minibatch bias, in [0, 1).
     """
 
     privacy_property: Any
@@ -78,6 +81,8 @@ class DvRenyiPropertyTesterConfig:
     seed: int = 0
     fit_fraction: float = 0.4
     certificate: str = "eprocess"
+    hidden_sizes: tuple[int, ...] = (100, 100)
+    ema_rate: float = 0.99
 
     def __post_init__(self) -> None:
         if self.alpha is not None:
@@ -88,6 +93,8 @@ class DvRenyiPropertyTesterConfig:
         check_seed(self.seed)
         check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
         check_choice("certificate", self.certificate, tuple(_CERTIFICATES))
+        check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
+        check_widths("hidden_sizes", self.hidden_sizes)
 
 
 class DvRenyiPropertyTester(BoundTester):
@@ -126,6 +133,8 @@ class DvRenyiPropertyTester(BoundTester):
                 batch_size=training.batch_size,
                 learning_rate=training.optimizer_learning_rate,
                 critic_bound=training.model_output_coordinate_bound,
+                hidden_sizes=config.hidden_sizes,
+                ema_rate=config.ema_rate,
                 seed=seed_of(critic_stream),
             ),
             base_model,

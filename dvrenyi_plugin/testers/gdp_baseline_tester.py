@@ -106,7 +106,8 @@ class GdpBaselineTester(BoundTester):
     below 0, is converted to the claim's scale as if the mechanism were exactly mu_low-Gaussian DP.
 
     Two things make it less than a lower bound, and the result says so. The threshold is chosen on the samples that
-    certify it, so the stated failure probability is exceeded. And the conversion *assumes a Gaussian trade-off*: it
+    certify it, so the stated failure probability is exceeded: with several columns, whose score is fitted on these samples as
+    well, nearly always once there are many (docs/bounds.md). And the conversion *assumes a Gaussian trade-off*: it
     holds for full-batch DP-SGD and can be arbitrarily wrong elsewhere. `held_out_threshold=True` mends the first; the
     second remains for every claim but Gaussian DP itself, which a mu_low then refutes without assumption.
 

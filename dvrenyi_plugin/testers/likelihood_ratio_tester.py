@@ -47,6 +47,9 @@ class LikelihoodRatioTesterConfig:
         `largest_log_ratio`).
       largest_log_ratio: the log ratio's supremum, or more, in nats, >= 0; from the mechanism, never from samples.
         With `either_order`, the supremum of its absolute value.
+      absolutely_continuous: the user's word that law 1 has no mass where law 2 has none (with `either_order`, nor the
+        other way round). "upper_bound" is inf without it: no samples of law 2 can show it. With it, samples of law 1 are
+        checked against `largest_log_ratio`, too.
       either_order: for callers that do not say which law comes first, as DP-Auditorium's runner: computes with the
         log ratio and with its negative, one of which is the true one, and keeps the weaker bound. A sample where the
         ratio is infinite tells the order: law 2 gives none where it has no mass.
@@ -58,6 +61,7 @@ class LikelihoodRatioTesterConfig:
     log_ratio: LogRatio
     certificate: str = "markov"
     largest_log_ratio: float | None = None
+    absolutely_continuous: bool = False
     either_order: bool = False
     alpha: float | None = None
     seed: int = 0
@@ -73,8 +77,9 @@ class LikelihoodRatioTesterConfig:
             raise ValueError(
                 "largest_log_ratio must be given for the bounded certificate, got None"
             )
-        if not isinstance(self.either_order, bool):
-            raise ValueError(f"either_order must be True or False, got {self.either_order!r}")
+        for name in ("absolutely_continuous", "either_order"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.alpha is not None:
             check_order(self.alpha)
         renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
@@ -93,8 +98,8 @@ class _Side:
 class LikelihoodRatioTester(BoundTester):
     """A tester with DP-Auditorium's interface for a mechanism whose log-likelihood ratio is known.
 
-    D_alpha(law 1 || law 2) is the mean of e^{alpha log_ratio} under law 2, so only samples2 certify; samples1 are
-    checked and left unused. White-box by nature: use it to check a mechanism against its own density, or the other
+    D_alpha(law 1 || law 2) is the mean of e^{alpha log_ratio} under law 2, so only samples2 certify; samples1
+    serve to check the assumption behind an upper bound, if one is wanted, and are else left unused. White-box by nature: use it to check a mechanism against its own density, or the other
     testers against an oracle.
 
     The log ratio belongs to one order of the laws: with the samples swapped it has the wrong sign and the bound does
@@ -113,7 +118,7 @@ class LikelihoodRatioTester(BoundTester):
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
     ) -> BoundResult:
         """Returns a lower bound on D_alpha(law 1 || law 2); `details` holds "upper_bound" (theorem B.2) when
-        `largest_log_ratio` is known.
+        `largest_log_ratio` is known, finite only with `absolutely_continuous`.
 
         The upper bound is one-sided at the same failure probability, by itself: lower and upper bound hold together
         with twice of it.
@@ -129,7 +134,11 @@ class LikelihoodRatioTester(BoundTester):
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
-        log_ratios = RowByRow("log_ratio", self._config.log_ratio, first, finite=False)(second)
+        log_ratio = RowByRow(
+            "log_ratio", self._config.log_ratio, np.concatenate([first, second]), finite=False
+        )
+        log_ratios = log_ratio(second)
+        self._check_absolute_continuity(log_ratio, first)
         possible = self._possible(log_ratios)
         sides = [self._bound(ratios, beta) for ratios in possible]
         largest = self._config.largest_log_ratio
@@ -166,13 +175,33 @@ class LikelihoodRatioTester(BoundTester):
         alpha, largest = self._alpha, self._config.largest_log_ratio
         upper_bound = math.inf
         if largest is not None:
-            upper_bound = bounded_loss_upper_bound(alpha, log_ratios, largest, beta)
+            upper_bound = bounded_loss_upper_bound(
+                alpha,
+                log_ratios,
+                largest,
+                beta,
+                absolutely_continuous=self._config.absolutely_continuous,
+            )
         if self._config.certificate == "bounded" and largest is not None:
             lower_bound = bounded_loss_lower_bound(alpha, log_ratios, largest, beta)
         else:
             lower_bound = markov_lower_bound(alpha, log_ratios, beta)
         point_estimate = max(0.0, empirical_renyi_divergence(alpha, log_ratios))
         return _Side(lower_bound, point_estimate, upper_bound)
+
+    def _check_absolute_continuity(self, log_ratio: RowByRow, first: NDArray[np.float64]) -> None:
+        config = self._config
+        if not config.absolutely_continuous or config.largest_log_ratio is None:
+            return
+        seen = log_ratio(first)
+        seen = np.abs(seen) if config.either_order else seen
+        above = ~(seen <= config.largest_log_ratio + 1e-9 * max(1.0, config.largest_log_ratio))
+        if above.any():
+            raise ValueError(
+                "absolutely_continuous must be False, or largest_log_ratio larger: log_ratio is up to"
+                f" {float(seen.max()):g} at {int(above.sum())} of {seen.size} samples of law 1, largest_log_ratio is"
+                f" {config.largest_log_ratio:g}"
+            )
 
     def _possible(self, log_ratios: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Returns the log ratios of the orders in which law 2 can have given these samples."""
