@@ -19,7 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dvrenyi_plugin._validation import check_delta, check_epsilon, check_int, check_numbers, check_real
+from dvrenyi_plugin._validation import (
+    check_delta,
+    check_epsilon,
+    check_int,
+    check_numbers,
+    check_real,
+)
 from dvrenyi_plugin.conversions import gaussian_dp_delta, gaussian_dp_epsilon
 
 Array = NDArray[np.float64]
@@ -245,7 +251,9 @@ class PointsCurve(TradeOffCurve):
 
     def power(self, level: ArrayLike) -> Array:
         """See `TradeOffCurve.power`."""
-        return np.asarray(np.interp(level, self._levels, self._powers))
+        return np.asarray(
+            np.interp(np.asarray(level, dtype=np.float64), self._levels, self._powers)
+        )
 
     def slope(self, level: ArrayLike) -> Array:
         """See `TradeOffCurve.slope`."""

@@ -7,7 +7,6 @@ lies above it, touching it at many levels: a little less is claimed, so that not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +60,9 @@ def trade_off_curve(claim: Claim) -> TradeOffCurve:
         case RenyiDp(alpha=alpha, epsilon=epsilon):
             return renyi_curve(alpha, epsilon)
         case ZeroConcentratedDp(rho=rho):
-            return MinimumCurve([renyi_curve(float(alpha), float(alpha) * rho) for alpha in _ZCDP_ORDERS])
+            return MinimumCurve(
+                [renyi_curve(float(alpha), float(alpha) * rho) for alpha in _ZCDP_ORDERS]
+            )
 
 
 def renyi_curve(alpha: float, epsilon: float) -> MinimumCurve:
@@ -192,7 +193,8 @@ def dp_sgd_curve(
     if rate == 1.0:
         return GaussianCurve(dp_sgd_mu(num_steps, noise_multiplier))
     step = dp_accounting.PoissonSampledDpEvent(
-        rate, dp_accounting.GaussianDpEvent(check_real("noise_multiplier", noise_multiplier, above=0.0))
+        rate,
+        dp_accounting.GaussianDpEvent(check_real("noise_multiplier", noise_multiplier, above=0.0)),
     )
     return dp_event_curve(dp_accounting.SelfComposedDpEvent(step, num_steps), direction)
 
