@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 
+from dvrenyi_plugin.bounds.growth_optimal import mean_log
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 
 Array = NDArray[np.float64]
@@ -145,8 +146,9 @@ def log_factors(
     levels: Array,
     power: Array,
     slope: Array,
+    block_sizes: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Array, Array, Array]:
-    """Returns log u and log v on the cells for several claims, and the mean log factor a pair that is expected of them.
+    """Returns log u and log v on the cells for several claims, and the mean log factor that is expected of a block.
 
     Args:
       masses_q: shape (k,), masses that Q is believed to have on the cells, in increasing order of the score.
@@ -155,10 +157,11 @@ def log_factors(
       levels: shape (c, m), any a_k in (0, 1), decreasing: one row for each claim.
       power: shape (c, m), F(a_k) of each claim.
       slope: shape (c, m), a supergradient of F at a_k.
+      block_sizes: samples of Q and of P in one block, whose halves are averaged.
 
     Returns:
-      log u, shape (c, k), used at samples of Q; log v, shape (c, k), used at samples of P; their expected sum, shape
-      (c,), possibly negative. The factors are valid whatever the masses, thresholds and levels are.
+      log u, shape (c, k), used at samples of Q; log v, shape (c, k), used at samples of P; the expected log factor of a
+      block, shape (c,), possibly negative. The factors are valid whatever the masses, thresholds and levels are.
     """
     merged_q = _merged(_tails(masses_q), thresholds)
     ratio = merged_q / np.maximum(_differences(power), 1e-300)
@@ -172,7 +175,7 @@ def log_factors(
     shares = np.minimum(_SHARES, largest[:, np.newaxis])[:, :, np.newaxis]
     logs_u = np.log1p(shares * rise_u[:, np.newaxis])
     logs_v = np.log1p(shares * rise_v[:, np.newaxis])
-    growth = logs_u @ masses_q + logs_v @ masses_p
+    growth = mean_log(logs_u, masses_q, block_sizes[0]) + mean_log(logs_v, masses_p, block_sizes[1])
     row, best = np.arange(len(levels)), growth.argmax(axis=1)
     return logs_u[row, best], logs_v[row, best], growth[row, best]
 
