@@ -100,6 +100,7 @@ class SingleCurveFamily(TradeOffFamily):
         return np.array([self._level])
 
 
+@functools.lru_cache(maxsize=64)  # a tester and its configuration ask for the same one
 def family_of(claim: Claim) -> TradeOffFamily:
     """Returns the family whose parameter is the claim's own number; a claim above the family's grid is a null of its own.
 

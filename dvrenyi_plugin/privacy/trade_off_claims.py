@@ -87,16 +87,17 @@ _LogMoment = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
 def _log_moment_of_coins(alpha: float, swapped: bool) -> _LogMoment:
-    """Returns (a, b) -> log E[(ratio)^alpha] of the coins and minus the slope db/da along its contour."""
+    """Returns (a, b) -> log E[(ratio)^alpha] of the coins, and two numbers whose ratio is -db/da along its contour."""
 
     def log_moment(a: Array, b: Array) -> tuple[Array, Array, Array]:
         q, p = (a, b) if swapped else (b, a)
         log_q, log_p, log_not_q, log_not_p = np.log(q), np.log(p), np.log1p(-q), np.log1p(-p)
         yes = alpha * log_q + (1.0 - alpha) * log_p
         no = alpha * log_not_q + (1.0 - alpha) * log_not_p
-        # Derivatives of the moment in q and p, both divided by alpha - 1 where it does not matter.
-        in_q = alpha * (np.exp(yes - log_q) - np.exp(no - log_not_q))
-        in_p = (alpha - 1.0) * (np.exp(no - log_not_p) - np.exp(yes - log_p))
+        # Derivatives of the moment in q and p, up to one factor that keeps them finite.
+        exponents = np.array([yes - log_q, no - log_not_q, no - log_not_p, yes - log_p])
+        yes_q, no_q, no_p, yes_p = np.exp(exponents - exponents.max(axis=0))
+        in_q, in_p = alpha * (yes_q - no_q), (alpha - 1.0) * (no_p - yes_p)
         in_b, in_a = (in_p, in_q) if swapped else (in_q, in_p)
         return np.logaddexp(yes, no), in_a, in_b
 
@@ -127,7 +128,11 @@ def circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
       slopes: shape (k,), its slopes there; what is not a number is left out.
     """
     good = np.isfinite(slopes) & (slopes >= 0.0)
-    a, b, s = levels[good], powers[good] + _LIFT, slopes[good]
+    # Nothing is above 1: the last tangent.
+    a, b, s = (
+        np.append(values[good], end)
+        for values, end in ((levels, 1.0), (powers + _LIFT, 1.0), (slopes, 0.0))
+    )
     falling = np.append(True, np.diff(np.minimum.accumulate(s)) < -1e-9 * s[:-1])
     a, b, s = a[falling], b[falling], s[falling]
     offset = b - s * a
