@@ -20,7 +20,12 @@ from dvrenyi_plugin._validation import check_int, check_real
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, EProcess
 from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter
 from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
-from dvrenyi_plugin.bounds.trade_off_factor import NearestNull, log_factors, nearest_null
+from dvrenyi_plugin.bounds.trade_off_factor import (
+    NearestNull,
+    keeps_claim,
+    log_factors,
+    nearest_null,
+)
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily
 
@@ -51,11 +56,6 @@ class _Believed:
 
     def cells(self, samples: Array) -> NDArray[np.intp]:
         return np.searchsorted(self.edges, self.log_ratio(samples), side="right")
-
-    def keeps(self, curve: TradeOffCurve) -> bool:
-        """Whether the believed laws keep the claim at every threshold between cells."""
-        tails_q, tails_p = (np.cumsum(masses[:0:-1]) for masses in (self.masses_q, self.masses_p))
-        return bool(np.all(tails_q <= curve.power(np.minimum(tails_p, 1.0))))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +191,8 @@ class TradeOffEProcess(EProcess):
         broken, kept = 0, nulls.size
         while broken < kept:
             middle = (broken + kept) // 2
-            if believed.keeps(self._curve(nulls[middle])):
+            curve = self._curve(nulls[middle])
+            if keeps_claim(believed.masses_q, believed.masses_p, curve):
                 kept = middle
             else:
                 broken = middle + 1

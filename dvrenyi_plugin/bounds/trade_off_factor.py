@@ -43,6 +43,8 @@ _LEAST_HALF = 1e-3
 _SHARES = np.concatenate([np.linspace(0.1, 1.0, 10), [1.15, 1.3, 1.5]])
 # Levels stay this far from 0 and 1.
 _END = 1e-14
+# Stands for an empty cell of Q'.
+_LEAST_CELL = 1e-300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,11 @@ class NearestNull:
     thresholds: NDArray[np.intp]
     levels: Array
     rate: float
+
+
+def keeps_claim(masses_q: Array, masses_p: Array, curve: TradeOffCurve) -> bool:
+    """Returns whether laws with these masses on the cells, each of shape (k,), keep the claim at every threshold."""
+    return bool(np.all(_tails(masses_q) <= curve.power(np.minimum(_tails(masses_p), 1.0))))
 
 
 def nearest_null(
@@ -82,7 +89,7 @@ def nearest_null(
     for _ in range(_MAX_ROUNDS):
         merged_q, merged_p = _merged(tails_q, active), _merged(tails_p, active)
         levels, rate = _on_the_curve(merged_q, merged_p, curve, levels)
-        ratio_q = merged_q / _differences(curve.power(levels))
+        ratio_q = merged_q / np.maximum(_differences(curve.power(levels)), _LEAST_CELL)
         weights = np.diff(ratio_q)
         kept = weights > 0.0
         if not kept.all():
@@ -122,6 +129,8 @@ def _on_the_curve(
         # Where the curve is flat a cell has no mass of Q': go to where it is not.
         levels = levels / 2.0
         value = _objective(masses_q, masses_p, curve, levels)
+    if not np.isfinite(value):
+        return levels, 0.0
     for _ in range(_MAX_STEPS if levels.size else 0):
         step = _newton_step(masses_q, masses_p, curve, levels)
         size, trial, trial_value = 1.0, levels, np.inf
@@ -164,7 +173,7 @@ def log_factors(
       block, shape (c,), possibly negative. The factors are valid whatever the masses, thresholds and levels are.
     """
     merged_q = _merged(_tails(masses_q), thresholds)
-    ratio = merged_q / np.maximum(_differences(power), 1e-300)
+    ratio = merged_q / np.maximum(_differences(power), _LEAST_CELL)
     weights = np.maximum(np.diff(np.minimum(ratio, 1e12)), 0.0)
     cell = np.searchsorted(thresholds, np.arange(masses_q.size), side="right")
     rise_u = _from_zero(weights)[:, cell] - (weights * power).sum(axis=1, keepdims=True)
