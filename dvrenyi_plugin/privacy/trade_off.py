@@ -87,14 +87,20 @@ class TradeOffCurve(abc.ABC):
           delta: in [0, 1].
         """
         delta = check_delta(delta)
-        if self.delta(0.0) <= delta:
+        # Above its own epsilon an (epsilon, delta) curve stays at delta, but for rounding.
+        enough = delta * (1.0 + 1e-12) + 1e-15
+
+        def excess(epsilon: float) -> float:
+            return self.delta(epsilon) - enough
+
+        if excess(0.0) <= 0.0:
             return 0.0
         upper = 1.0
-        while self.delta(upper) > delta:
+        while excess(upper) > 0.0:
             upper *= 2.0
             if upper > 600.0:
                 return math.inf
-        return float(brentq(lambda e: self.delta(e) - delta, 0.0, upper, xtol=1e-12))
+        return float(brentq(excess, 0.0, upper, xtol=1e-12))
 
     def group(self, size: int) -> TradeOffCurve:
         """Returns the curve for groups of `size` records: F applied `size` times.
@@ -242,6 +248,7 @@ class PointsCurve(TradeOffCurve):
         # lowered: it must not promise more than the points do, and a tangent must stay above it.
         concave = np.maximum.accumulate(slopes[::-1])[::-1]
         lifted = np.minimum(1.0, np.append(b[0], b[0] + np.cumsum(concave * steps)))
+        lifted[-1] = 1.0
         if b[-1] < 1.0 or np.any(slopes < 0.0) or np.any(lifted - b > 1e-9):
             raise ValueError(
                 "levels and powers must lie on a concave, nondecreasing curve that ends in (1, 1)"

@@ -108,7 +108,7 @@ def _polygon(log_moment: _LogMoment, log_bound: float) -> PointsCurve:
     """Returns the polygon of tangents at many levels of the curve b(a) on which the moment meets its bound."""
     a = _TOUCHING_LEVELS
     low, high = a.copy(), np.full_like(a, np.nextafter(1.0, 0.0))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             inside = log_moment(a, middle)[0] <= log_bound
