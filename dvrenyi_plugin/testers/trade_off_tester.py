@@ -19,10 +19,10 @@ from dvrenyi_plugin._validation import (
     check_sample_pair,
     check_seed,
 )
-from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, sample_size_warm_up
+from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
-from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
+from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
 from dvrenyi_plugin.interfaces import claim_level, read_claim
 from dvrenyi_plugin.privacy.claim_families import family_of
 from dvrenyi_plugin.testers.bound_result import BoundResult
@@ -38,7 +38,7 @@ class TradeOffPropertyTesterConfig:
       critic: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step functions (one
         dimension) or linear and quadratic functions (more), whichever the past prefers; "network" for a small
         neural network.
-      warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs).
+      warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs), and 16 in `start`.
       seed: of the order in which samples are taken, and of the network, >= 0.
     """
 
@@ -145,7 +145,8 @@ class TradeOffPropertyTester(BoundTester):
           failure_probability: one-sided, in (0, 1), over all times at once.
         """
         return self._new_process(
-            check_failure_probability(failure_probability), self._config.warm_up or STREAM_WARM_UP
+            check_failure_probability(failure_probability),
+            self._config.warm_up or TRADE_OFF_WARM_UP,
         )
 
     def _warm_up(self, pairs: int) -> int:
