@@ -9,11 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dvrenyi_plugin.bounds.eprocess import (
-    GrowthOptimalEProcess,
-    most_promising_order,
-    sample_size_warm_up,
-)
+from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.growth_optimal import (
     best_bets,
     interpolate_bets,
@@ -27,6 +23,7 @@ from dvrenyi_plugin.bounds.limit import (
     gaussian_pair,
 )
 from dvrenyi_plugin.bounds.log_ratio import PolynomialLogRatio, fit_log_ratio
+from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
 from dvrenyi_plugin.divergences import renyi_bernoulli, renyi_discrete, renyi_gaussian
 
 ALPHAS = (1.01, 1.25, 2.0, 8.0, 64.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
-from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess, sample_size_warm_up
+from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.growth_optimal import best_bets, log_factors
 from dvrenyi_plugin.bounds.limit import (
     ClosestNull,
@@ -22,6 +22,7 @@ from dvrenyi_plugin.bounds.limit import (
     gaussian_pair,
     laplace_pair,
 )
+from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.divergences import (
     kullback_leibler_from_log_masses,
     renyi_gaussian,

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from dvrenyi_plugin._row_by_row import RowByRow
-from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess, most_promising_order
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
+from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
 from dvrenyi_plugin.critics.dv_estimator import DvRenyiEstimator, DvRenyiEstimatorConfig
 from dvrenyi_plugin.critics.log_ratio_network import NetworkLogRatio
 from dvrenyi_plugin.interfaces import GaussianDp, as_privacy_property

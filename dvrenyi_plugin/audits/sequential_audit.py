@@ -40,8 +40,8 @@ from dvrenyi_plugin.audits.sequential_outcome import (
     EvidencePath,
     SequentialOutcome,
 )
-from dvrenyi_plugin.bounds.eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.bounds.limit import gaussian_pair
+from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.interfaces import NeighboringDatasets, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult

@@ -1,21 +1,21 @@
-"""The growth-optimal e-process: an anytime-valid lower bound on D_alpha(Q || P) from samples.
+"""What every e-process here shares: pairs of samples that bet against a growing list of nulls, batch by batch.
 
-Pairs of samples multiply the factors of `growth_optimal` for a whole grid of nulls "D_alpha <= epsilon". The log
-ratio, the bets and everything else that a factor uses come from earlier samples only, so each product is a
-nonnegative supermartingale under its null and reaches 1 / failure_probability with at most that probability,
-at any time (Ville's inequality). No sample is set aside for fitting: each one first certifies, then fits.
+Pairs of samples multiply factors for a whole grid of nulls, each contained in the next. The log ratio, the bets and
+everything else that a factor uses come from earlier samples only, so each product is a nonnegative supermartingale under
+its null and reaches 1 / failure_probability with at most that probability, at any time (Ville's inequality). No sample is
+set aside for fitting: each one first certifies, then fits.
 
-The lower bound is the largest epsilon of the grid such that it and every smaller one are rejected (fixed
-sequence). The largest rejected one wherever it lies would not do, since each null has a bet of its own.
+The lower bound is the largest null of the grid such that it and every smaller one are rejected (fixed sequence). The
+largest rejected one wherever it lies would not do, since each null has a bet of its own.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import abc
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,107 +26,92 @@ from dvrenyi_plugin._validation import (
     check_int,
     check_many,
     check_numbers,
-    check_order,
-    check_orders,
     check_real,
     check_samples,
 )
-from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.bounds.growth_optimal import best_bets, interpolate_bets, log_factors
-from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter as LogRatioFitter
-from dvrenyi_plugin.bounds.guarded_fit import guarded_fit
-from dvrenyi_plugin.bounds.limit import largest_rate
-from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
+from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter, guarded_fit
+from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio
 
 # Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
 STREAM_WARM_UP = 30
-# Steps of 2%: at 50,000 pairs the sampling error of the bound is about as large.
-DEFAULT_EPSILONS = np.geomspace(1e-3, 60.0, 557)
 # A claim is tested a hair above itself, so that rejecting this null means a bound above the claim.
-_CLAIM_MARGIN = 1e-9
-# Nulls at which bets are optimised; in between they are interpolated.
-_COARSE_NULLS = 16
+CLAIM_MARGIN = 1e-9
 # Table entries (nulls x samples) held at once.
 _MAX_TABLE = 4_000_000
 
 
-@dataclasses.dataclass(frozen=True)
-class _Bettor:
-    """Everything fixed between two refits.
+class Bettor(Protocol):
+    """Everything that is fixed between two refits."""
 
-    Attributes:
-      log_ratio: the estimate that bets.
-      low, high: range of its values on the past; later values are clipped into it.
-      nulls: shape (k,), indices of the nulls that are bet on.
-      log_first, log_second: shape (k, cells), log factors tabulated on equal cells of [low, high].
-    """
+    @property
+    def nulls(self) -> NDArray[np.intp]:
+        """Shape (k,), indices of the nulls that are bet on."""
 
-    log_ratio: LogRatio
-    low: float
-    high: float
-    nulls: NDArray[np.intp]
-    log_first: Array
-    log_second: Array
+    @property
+    def log_first(self) -> Array:
+        """Shape (k, cells), log factors for a sample of Q in each cell."""
+
+    @property
+    def log_second(self) -> Array:
+        """Shape (k, cells), log factors for a sample of P in each cell."""
 
     def cells(self, samples: Array) -> NDArray[np.intp]:
-        return _nearest_cell(self.log_ratio(samples), self.low, self.high, self.log_first.shape[1])
+        """Returns the cell of each sample, shape (n,)."""
 
 
-class GrowthOptimalEProcess:
-    """Bets against "D_alpha(Q || P) <= epsilon" for a grid of epsilons, batch by batch.
+class EProcess(abc.ABC):
+    """Bets against a list of nulls, each contained in the next; a kind of claim says which factor it bets with.
 
     Args:
-      alpha: order > 1.
       failure_probability: level of the lower bound, in (0, 1), one-sided, over all times at once.
-      claims: further epsilons to test, each >= 0; a claim is exceeded by `lower_bound` exactly when its own
-        null, and every smaller one of the grid, is rejected.
-      epsilons: shape (k,), increasing positive grid of nulls.
+      claims: nulls to test beside the grid, each >= 0; a claim is exceeded by `lower_bound` exactly when its own null,
+        and every smaller one of the grid, is rejected.
+      grid: shape (k,), increasing and positive, the parameters of the nulls.
+      grid_name: of the argument that holds the grid, for messages.
+      null_name: of the parameter, for messages.
       fit: returns an estimate of log dQ/dP from past samples, (n, d) -> (n,), and its name. The estimate must treat
         its rows one by one: a value that depends on the other rows would look ahead. Whenever one that is not this
         package's gives values, they are checked for it, see `RowByRow`.
       warm_up: pairs seen before the first bet, >= 2.
       refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this factor, > 1.
-      num_cells: values of the log ratio that are told apart, >= 2; by default more as more pairs are seen.
-        The tilted ratio is a step function on them; validity does not depend on it.
 
-    Source: e-processes and Ville's inequality: Ramdas, Grünwald, Vovk and Shafer (2023); the factor and its proof:
-    `dvrenyi_plugin.bounds.growth_optimal`.
+    Source: e-processes and Ville's inequality: Ramdas, Grünwald, Vovk and Shafer (2023).
     """
 
     def __init__(
         self,
-        alpha: float,
         failure_probability: float,
         *,
-        claims: Sequence[float] = (),
-        epsilons: Array | None = None,
-        fit: LogRatioFitter = fit_log_ratio,
-        warm_up: int = STREAM_WARM_UP,
-        refit_ratio: float = 1.45,
-        num_cells: int | None = None,
+        claims: Sequence[float],
+        grid: Any,
+        grid_name: str,
+        null_name: str,
+        fit: LogRatioFitter,
+        warm_up: int,
+        refit_ratio: float,
     ) -> None:
-        self._alpha = check_order(alpha)
         self._failure_probability = check_failure_probability(failure_probability)
         self._fit = guarded_fit(fit)
         self._refit_ratio = check_real("refit_ratio", refit_ratio, above=1.0)
-        self._num_cells = (
-            None if num_cells is None else check_int("num_cells", num_cells, at_least=2)
-        )
         self._warm_up = self._next_fit = check_int("warm_up", warm_up, at_least=2)
-        grid = _check_grid(DEFAULT_EPSILONS if epsilons is None else epsilons)
         exact = [
-            max(min(claim * (1.0 + _CLAIM_MARGIN), sys.float_info.max), _CLAIM_MARGIN)
-            for claim in _check_epsilons("claims", claims)
+            max(min(claim * (1.0 + CLAIM_MARGIN), sys.float_info.max), CLAIM_MARGIN)
+            for claim in check_epsilons("claims", claims)
         ]
-        self._epsilons = np.unique(np.concatenate([grid, exact]))
+        self._nulls = np.unique(np.concatenate([_check_grid(grid_name, grid), exact]))
+        self._null_name = null_name
         self._log_threshold = math.log(1.0 / self._failure_probability)
-        self._log_e = np.zeros(self._epsilons.size)
-        self._rejected = np.zeros(self._epsilons.size, dtype=bool)
+        self._log_e = np.zeros(self._nulls.size)
+        self._rejected = np.zeros(self._nulls.size, dtype=bool)
         self._past: tuple[_Samples, _Samples] = (_Samples(), _Samples())
         self._waiting: tuple[_Samples, _Samples] = (_Samples(), _Samples())
         self._observed = self._blocks_seen = 0
-        self._bettor: _Bettor | None = None
+        self._bettor: Bettor | None = None
         self._family: str | None = None
+
+    @abc.abstractmethod
+    def _new_bettor(self, log_ratio: LogRatio, past_q: Array, past_p: Array) -> Bettor | None:
+        """Returns the bets for the next samples, made from past ones; None to bet nothing."""
 
     def update(self, samples_q: Any, samples_p: Any) -> None:
         """Bets on the next samples, shapes (n, d) and (m, d), then adds them to the past.
@@ -200,42 +185,29 @@ class GrowthOptimalEProcess:
         self._observed = self._blocks_seen = min(map(len, self._past))
 
     @property
-    def alpha(self) -> float:
-        """The order of the divergence."""
-        return self._alpha
-
-    @property
     def lower_bound(self) -> float:
-        """Largest epsilon rejected with every smaller one: a lower bound on D_alpha, 0.0 when there is none.
+        """The largest null rejected with every smaller one, 0.0 when there is none.
 
-        Exceeds D_alpha at any time with probability at most the failure probability.
+        Exceeds the truth at any time with probability at most the failure probability.
         """
         accepted = np.flatnonzero(~self._rejected)
-        first = int(accepted[0]) if accepted.size else self._epsilons.size
-        return float(self._epsilons[first - 1]) if first else 0.0
+        first = int(accepted[0]) if accepted.size else self._nulls.size
+        return float(self._nulls[first - 1]) if first else 0.0
 
-    def log_e_value(self, epsilon: float) -> float:
-        """Returns the log e-value against "D_alpha <= epsilon": that of the smallest null of the grid that
-        contains it (a claim's own null for claims). It stays as it was once it rejected.
+    def log_e_value(self, null: float) -> float:
+        """Returns the log e-value against a null: that of the smallest null of the grid that contains it (a claim's own
+        null for claims). It is frozen after the first rejection.
 
         Raises:
-          ValueError: epsilon is negative, NaN, or beyond the grid.
+          ValueError: the null is negative, NaN, or beyond the grid.
         """
-        epsilon = check_real("epsilon", epsilon, at_least=0.0, at_most=float(self._epsilons[-1]))
-        return float(self._log_e[np.searchsorted(self._epsilons, epsilon)])
+        null = check_real(self._null_name, null, at_least=0.0, at_most=float(self._nulls[-1]))
+        return float(self._log_e[np.searchsorted(self._nulls, null)])
 
     @property
     def num_pairs(self) -> int:
         """Blocks of samples seen so far."""
         return self._blocks_seen
-
-    def can_reject(self, epsilon: float, num_pairs: float) -> bool:
-        """Returns whether any samples at all could reject "D_alpha <= epsilon" within so many pairs from the start.
-
-        Those of `observe` count too. Where the answer is no, the lower bound stays below epsilon whatever the laws are.
-        """
-        bets = num_pairs - max(self._warm_up, self._observed)
-        return bets * largest_rate(self._alpha, epsilon) >= self._log_threshold
 
     @property
     def num_certifying(self) -> tuple[int, int]:
@@ -257,17 +229,6 @@ class GrowthOptimalEProcess:
         self._check_seen()
         return self._fit(self._past[0].array, self._past[1].array)[0]
 
-    def point_estimate(self) -> float:
-        """Returns the Donsker-Varadhan value of the fitted log ratio on the samples it was fitted to, cut at
-        0: a point estimate of D_alpha, without any confidence statement."""
-        log_ratio = self.fitted_log_ratio()
-        return max(
-            0.0,
-            donsker_varadhan_value(
-                log_ratio(self._past[0].array), log_ratio(self._past[1].array), self._alpha
-            ),
-        )
-
     def _check_seen(self) -> None:
         if self._blocks_seen < 1:
             raise ValueError("an estimate must have at least 1 pair of samples, got 0")
@@ -277,51 +238,14 @@ class GrowthOptimalEProcess:
         for samples in self._past:
             samples.mark()
         log_ratio, self._family = self._fit(past_q, past_p)
-        values_q, values_p = log_ratio(past_q), log_ratio(past_p)
-        low = float(min(values_q.min(), values_p.min()))
-        high = float(max(values_q.max(), values_p.max()))
         self._next_fit = max(
             self._blocks_seen + 1, math.ceil(self._blocks_seen * self._refit_ratio)
         )
-        self._bettor = None
-        if high <= low:  # no difference seen: nothing to bet on
-            return
-        cells = self._num_cells or _default_num_cells(self._blocks_seen)
-        nodes = np.linspace(low, high, cells)
-        weights_q = np.bincount(_nearest_cell(values_q, low, high, cells), minlength=cells)
-        weights_p = np.bincount(_nearest_cell(values_p, low, high, cells), minlength=cells)
-        # A null far above the estimated divergence earns nothing; the factor 2 leaves room for a poor estimate.
-        largest = 2.0 * max(0.0, donsker_varadhan_value(values_q, values_p, self._alpha)) + 0.05
-        open_nulls = np.flatnonzero(~self._rejected & (self._epsilons <= largest))
-        if open_nulls.size == 0:
-            return
-        epsilons = self._epsilons[open_nulls]
-        coarse = epsilons
-        if epsilons.size > _COARSE_NULLS:
-            coarse = np.geomspace(epsilons[0], epsilons[-1], _COARSE_NULLS)
-        rarer = self._blocks_seen
-        bets, growth = best_bets(
-            self._alpha,
-            coarse,
-            nodes,
-            weights_q / len(past_q),
-            weights_p / len(past_p),
-            (len(past_q) / rarer, len(past_p) / rarer),
-        )
-        earns = np.interp(np.log(epsilons), np.log(coarse), growth) > 0.0
-        if not earns.any():
-            return
-        first, second = log_factors(
-            self._alpha,
-            epsilons[earns],
-            interpolate_bets(self._alpha, epsilons[earns], coarse, bets),
-            nodes,
-        )
-        self._bettor = _Bettor(log_ratio, low, high, open_nulls[earns], first, second)
+        self._bettor = self._new_bettor(log_ratio, past_q, past_p)
 
     def _bet(
         self,
-        bettor: _Bettor,
+        bettor: Bettor,
         part_q: Array,
         part_p: Array,
         starts_q: NDArray[np.intp],
@@ -382,12 +306,13 @@ class _Samples:
             self._marked = len(self)
 
 
-def _check_epsilons(name: str, values: Any) -> tuple[float, ...]:
+def check_epsilons(name: str, values: Any) -> tuple[float, ...]:
+    """Returns claims, each a number >= 0."""
     return tuple(check_epsilon(value, name) for value in check_many(name, values, "numbers >= 0"))
 
 
-def _check_grid(epsilons: Any) -> Array:
-    grid = check_numbers("epsilons", epsilons)
+def _check_grid(name: str, values: Any) -> Array:
+    grid = check_numbers(name, values)
     if (
         grid.ndim != 1
         or grid.size == 0
@@ -396,18 +321,13 @@ def _check_grid(epsilons: Any) -> Array:
         or np.any(np.diff(grid) <= 0.0)
     ):
         raise ValueError(
-            f"epsilons must be a finite, positive, increasing array of shape (k,), got {epsilons!r}"
+            f"{name} must be a finite, positive, increasing array of shape (k,), got {values!r}"
         )
     return grid
 
 
 def _block_edges(count: int, blocks: int) -> NDArray[np.intp]:
     return (np.arange(blocks + 1) * count) // blocks
-
-
-def _nearest_cell(values: Array, low: float, high: float, cells: int) -> NDArray[np.intp]:
-    share = (np.clip(values, low, high) - low) / (high - low)
-    return np.rint(share * (cells - 1)).astype(np.intp)
 
 
 def _block_means(log_table: Array, cells: NDArray[np.intp], starts: NDArray[np.intp]) -> Array:
@@ -420,61 +340,9 @@ def _block_means(log_table: Array, cells: NDArray[np.intp], starts: NDArray[np.i
     return np.asarray(np.log(means))
 
 
-def _default_num_cells(pairs: int) -> int:
-    """The loss of growth is quadratic in the cell width, and what a pair earns near the bound falls like
-    1 / pairs; beyond 512 cells (some 16,000 pairs) nothing more was gained at 50,000 pairs."""
-    return int(min(512.0, max(64.0, 4.0 * math.sqrt(pairs))))
-
-
 def sample_size_warm_up(num_pairs: int) -> int:
     """Returns the pairs to see before the first bet when the number of pairs to come is known.
 
     About 2.2 sqrt(num_pairs) (50 of 500, 155 of 5,000): earlier bets are placed by estimates too rough to earn.
     """
     return max(10, round(2.2 * math.sqrt(check_int("num_pairs", num_pairs, at_least=0))))
-
-
-def most_promising_order(
-    alphas: Sequence[float],
-    epsilons: Sequence[float],
-    samples_q: Any,
-    samples_p: Any,
-    fit: LogRatioFitter = fit_log_ratio,
-) -> int:
-    """Returns the index of the order at which these samples expect an e-process to grow fastest.
-
-    Args:
-      alphas: shape (k,), orders > 1.
-      epsilons: shape (k,), what the claim allows at each order, >= 0.
-      samples_q: shape (n, d), n >= 1; must not be bet on afterwards.
-      samples_p: shape (m, d), m >= 1; must not be bet on afterwards.
-      fit: estimator of log dQ/dP.
-    """
-    q = check_samples("samples_q", samples_q, min_samples=1)
-    p = check_samples("samples_p", samples_p, min_samples=1)
-    if q.shape[1] != p.shape[1]:
-        raise ValueError(
-            "samples_q and samples_p must have the same number of columns, got shapes"
-            f" {q.shape} and {p.shape}"
-        )
-    alphas, epsilons = check_orders(alphas, "alphas"), _check_epsilons("epsilons", epsilons)
-    if len(alphas) != len(epsilons) or not alphas:
-        raise ValueError(
-            f"alphas and epsilons must have one length >= 1, got {len(alphas)} and {len(epsilons)}"
-        )
-    log_ratio = guarded_fit(fit)(q, p)[0]
-    values_q, values_p = log_ratio(q), log_ratio(p)
-    nodes, counts = np.unique(np.concatenate([values_q, values_p]), return_inverse=True)
-    weights_q = np.bincount(counts[: len(q)], minlength=nodes.size) / len(q)
-    weights_p = np.bincount(counts[len(q) :], minlength=nodes.size) / len(p)
-    growth = [
-        best_bets(
-            alpha,
-            np.array([max(epsilon, _CLAIM_MARGIN)]),
-            nodes,
-            weights_q,
-            weights_p,
-        )[1][0]
-        for alpha, epsilon in zip(alphas, epsilons, strict=True)
-    ]
-    return int(np.argmax(growth))

@@ -144,7 +144,7 @@ def best_bets(
     count, largest = _BET_LOGITS.size, largest_bets(alpha, epsilon)
     candidates = largest[:, np.newaxis] * expit(_BET_LOGITS)
     first, second = log_factors(alpha, np.repeat(epsilon, count), candidates.reshape(-1), log_ratio)
-    growth = _mean_log(first, weights_q, block_sizes[0]) + _mean_log(
+    growth = mean_log(first, weights_q, block_sizes[0]) + mean_log(
         second, weights_p, block_sizes[1]
     )
     growth = growth.reshape(epsilon.size, count)
@@ -169,8 +169,14 @@ def interpolate_bets(
     return np.asarray(largest_bets(alpha, epsilon) * expit(share))
 
 
-def _mean_log(log_values: Array, weights: Array, block_size: float) -> Array:
-    """Returns E log(mean of `block_size` draws): exact for 1, second-order delta method above."""
+def mean_log(log_values: Array, weights: Array, block_size: float) -> Array:
+    """Returns E log(mean of `block_size` draws): exact for 1, second-order delta method above.
+
+    Args:
+      log_values: shape (..., m), the logarithms of what is drawn.
+      weights: shape (m,), the probability of each value.
+      block_size: draws, >= 1.
+    """
     if block_size <= 1.0:
         return np.asarray(log_values @ weights)
     values = np.exp(log_values)

@@ -19,3 +19,7 @@ from .threshold_attack_tester import (
     ThresholdAttackTester as ThresholdAttackTester,
     ThresholdAttackTesterConfig as ThresholdAttackTesterConfig,
 )
+from .trade_off_tester import (
+    TradeOffPropertyTester as TradeOffPropertyTester,
+    TradeOffPropertyTesterConfig as TradeOffPropertyTesterConfig,
+)

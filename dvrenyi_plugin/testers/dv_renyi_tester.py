@@ -28,9 +28,10 @@ from dvrenyi_plugin._validation import (
     check_widths,
 )
 from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, GrowthOptimalEProcess
+from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.limit import largest_rate
 from dvrenyi_plugin.bounds.means import betting_lower_bound, betting_upper_bound
+from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.critics.dv_estimator import (
     MIN_SAMPLES,
     DvRenyiEstimator,

@@ -20,14 +20,10 @@ from dvrenyi_plugin._validation import (
     check_sample_pair,
     check_seed,
 )
-from dvrenyi_plugin.bounds.eprocess import (
-    STREAM_WARM_UP,
-    GrowthOptimalEProcess,
-    LogRatioFitter,
-    most_promising_order,
-    sample_size_warm_up,
-)
+from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, sample_size_warm_up
+from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter
 from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
+from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples

@@ -45,6 +45,8 @@ from dvrenyi_plugin.testers import (
     SequentialRenyiPropertyTesterConfig,
     ThresholdAttackTester,
     ThresholdAttackTesterConfig,
+    TradeOffPropertyTester,
+    TradeOffPropertyTesterConfig,
 )
 
 DOCS = Path(__file__).parents[2] / "docs" / "dp_auditorium.md"
@@ -96,7 +98,11 @@ def gdp_baseline(claim: Any) -> Any:
     return GdpBaselineTester(GdpBaselineTesterConfig(claim, held_out_threshold=True))
 
 
-TESTERS = (sequential, donsker_varadhan, threshold_attack, gdp_baseline)
+def trade_off(claim: Any) -> Any:
+    return TradeOffPropertyTester(TradeOffPropertyTesterConfig(claim))
+
+
+TESTERS = (sequential, donsker_varadhan, threshold_attack, gdp_baseline, trade_off)
 
 
 # In every setting below the two laws are at D_alpha = alpha / 2 exactly: N(mu, 1) against N(0, 1) with mu = 1, as
@@ -293,6 +299,18 @@ def test_property_objects_are_read_by_shape_and_handed_back(
     assert tester.privacy_property is claim and claim == PROPERTIES[name]
     np.testing.assert_array_equal(samples1, copies[0])
     np.testing.assert_array_equal(samples2, copies[1])
+
+
+@pytest.mark.parametrize(("epsilon", "violated"), [(3.5, False), (1.0, True)])
+def test_trade_off_tester_on_their_approximate_dp_in_their_runner(
+    epsilon: float, violated: bool
+) -> None:
+    """N(3, 1) against N(2, 1) is (epsilon, 0.001)-DP from epsilon 3.14 on."""
+    claim = privacy_property.PrivacyProperty(
+        approximate_dp=privacy_property.ApproximateDp(epsilon=epsilon, delta=1e-3)
+    )
+    result = run(trade_off(claim), gaussian(), constant_pair(), num_samples=2000)
+    assert (result.found_privacy_violation is not None) == violated
 
 
 def test_training_config_is_read_and_left_alone() -> None:

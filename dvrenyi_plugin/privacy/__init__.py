@@ -1,0 +1,1 @@
+"""What is claimed: trade-off curves. numpy and scipy only."""
