@@ -26,8 +26,8 @@ class AuditPlanConfig:
     """What is claimed, what is assumed to be true, and what the audit should achieve.
 
     Attributes:
-      mu: claimed Gaussian DP, > 0.
-      true_mu: mu of the assumed truth, > 0; above `mu` the claim is false.
+      mu: claimed Gaussian DP, > 0 and at most 1e60.
+      true_mu: mu of the assumed truth, > 0 and at most 1e60; above `mu` the claim is false.
       alphas: Rényi orders to compare, each > 1.
       failure_probability: of the whole audit, in (0, 1).
       num_statements: bounds that share it evenly, >= 1; 2 for an audit of both directions.

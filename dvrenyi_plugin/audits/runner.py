@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code
-from dvrenyi_plugin._validation import check_failure_probability, check_int
+from dvrenyi_plugin._validation import check_bool, check_failure_probability, check_int
 from dvrenyi_plugin.audits.runner_checks import (
     FreshSamples,
     check_estimate,
@@ -61,6 +61,7 @@ class PrivacyTestRunnerConfig:
         check_int("max_num_trials", self.max_num_trials, at_least=1)
         check_int("num_samples", self.num_samples, at_least=1)
         check_failure_probability(self.failure_probability)
+        check_bool("stop_on_refutation", self.stop_on_refutation)
         if self.post_processing is not None and not callable(self.post_processing):
             raise ValueError(f"post_processing must be callable, got {self.post_processing!r}")
         path = self.state_path
