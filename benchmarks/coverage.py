@@ -165,6 +165,8 @@ class _FittedOnce:
 class _TrainedOnce:
     """An estimator that is asked about one data set only."""
 
+    has_base_model = False
+
     def __init__(self, estimator: Any) -> None:
         self._estimator, self._estimate = estimator, None
 

@@ -22,12 +22,18 @@ class NoExampleError(LookupError):
 
 @dataclasses.dataclass(frozen=True)
 class Builder:
-    """An example that is an object of one of the package's classes, built from examples."""
+    """An example that is an object of one of the package's classes, built from examples.
+
+    Attributes:
+      kind: the class.
+      extremes: whether its own arguments may be extreme; not those of a record, which the package makes.
+    """
 
     kind: type
+    extremes: bool = True
 
     def __call__(self, draw: Drawer) -> Any:
-        with draw.deeper():
+        with draw.deeper(self.extremes):
             positional, named = draw.arguments(self.kind)
         return self.kind(*positional, **named)
 
@@ -92,13 +98,13 @@ class Drawer:
         return self._examples[self.choose(*known)](self)
 
     @contextlib.contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Counts how deep an argument is made of arguments, and makes extremes rarer there."""
+    def deeper(self, extremes: bool = True) -> Iterator[None]:
+        """Counts how deep an argument is made of arguments, and makes extremes rarer there, or keeps them out."""
         rate = self._extreme_rate
         self._depth += 1
         if self._depth > _LARGEST_DEPTH:
             raise NoExampleError("arguments nested too deeply")
-        self._extreme_rate = rate / 2.0
+        self._extreme_rate = rate / 2.0 if extremes else 0.0
         try:
             yield
         finally:
@@ -127,8 +133,10 @@ class Drawer:
         return self.extreme()
 
     def _is_data(self, value: Any, annotation: str) -> bool:
-        """True for what a user types or computes; in place of a function or an object of ours nothing else is tried, since a
-        type checker tells."""
+        """True for what a user types or computes; in place of a function, a source of randomness or an object of ours nothing
+        else is tried, since a type checker tells."""
+        if isinstance(value, (np.random.Generator, np.random.SeedSequence)):
+            return False
         kinds = [self._examples.get(part.strip()) for part in annotation.split("|")]
         return not callable(value) and not any(isinstance(kind, Builder) for kind in kinds)
 

@@ -20,7 +20,7 @@ import traceback
 import types
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from fuzz_arguments import Drawer, NoExampleError, call_text
 import dvrenyi_plugin
 
 _PACKAGE_FOLDER = os.path.dirname(os.path.abspath(dvrenyi_plugin.__file__)) + os.sep
+# The functions that stand for a user's.
+_USER_CODE = "fuzz_examples.py"
 _REFUSALS = (ValueError, TypeError, OSError, ImportError)
 
 
@@ -79,8 +81,16 @@ class Subject:
     make_call: Callable[[Drawer], tuple[str, Callable[[], Any]]]
 
 
-def function_subject(name: str, function: Callable[..., Any], methods: bool = True) -> Subject:
-    """Returns a subject that calls a function or builds a class, then one method of what comes back."""
+def function_subject(
+    name: str, function: Callable[..., Any], left_out: Collection[str] = ()
+) -> Subject:
+    """Returns a subject that calls a function or builds a class, then a few methods of what comes back.
+
+    Args:
+      name: of the subject.
+      function: what is called.
+      left_out: methods that are not called, each as "Class.method".
+    """
 
     def make_call(drawer: Drawer) -> tuple[str, Callable[[], Any]]:
         positional, named = drawer.arguments(function)
@@ -89,16 +99,18 @@ def function_subject(name: str, function: Callable[..., Any], methods: bool = Tr
 
         def call() -> Any:
             result = function(*positional, **named)
-            if not methods or not _is_ours(type(result)):
+            if not _is_ours(type(result)):
                 return result
-            return result, list(_use(result, drawer, follow_up))
+            return result, list(_use(result, drawer, follow_up, left_out))
 
         return text, call
 
     return Subject(name, make_call)
 
 
-def _use(thing: Any, drawer: Drawer, rng: np.random.Generator) -> Iterator[Any]:
+def _use(
+    thing: Any, drawer: Drawer, rng: np.random.Generator, left_out: Collection[str]
+) -> Iterator[Any]:
     """Reads every property of an object of ours and calls up to three of its methods."""
     drawer.rng = rng
     callables = []
@@ -107,7 +119,7 @@ def _use(thing: Any, drawer: Drawer, rng: np.random.Generator) -> Iterator[Any]:
             continue
         if isinstance(member, property):
             yield getattr(thing, name)
-        elif isinstance(member, types.FunctionType):
+        elif isinstance(member, types.FunctionType) and member.__qualname__ not in left_out:
             callables.append(name)
     for name in rng.permutation(callables)[:3] if callables else ():
         method = getattr(thing, str(name))
@@ -184,6 +196,10 @@ def _watched(time_limit_s: float) -> Iterator[None]:
 
 def _complaint(error: BaseException) -> str | None:
     """Returns what is wrong about an error, None for a refusal in this package's own words."""
+    frames = traceback.extract_tb(error.__traceback__)
+    notes = getattr(error, "__notes__", ())
+    if notes and any(os.path.basename(frame.filename) == _USER_CODE for frame in frames):
+        return None  # an example function was given what it does not take, and the note says that it raised
     words = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
     if not isinstance(error, _REFUSALS) or isinstance(error, Warning):
         return words
@@ -191,7 +207,6 @@ def _complaint(error: BaseException) -> str | None:
         return f"{type(error).__name__} without a text"
     if isinstance(error, (OSError, ImportError)):
         return None
-    frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1]
     raised_here = last.filename.startswith(_PACKAGE_FOLDER)
     line = linecache.getline(last.filename, last.lineno or 0).strip()

@@ -185,7 +185,7 @@ NUMBERS: Examples = {
     "log_ratio": lambda d: (lambda x: x[:, 0]) if d.rng.random() < 0.7 else (lambda x: -(x[:, 0] ** 2)),
     "read_training_config.config": lambda d: d.plausible("", "", "TrainingConfig"),
     "modules": one_of(()),
-    "train": lambda d: lambda records, seed: np.sum(records) + np.random.default_rng(seed).normal(),
+    "train": lambda d: lambda records, seed: np.max(records) + np.random.default_rng(seed).normal(),
     "observe": lambda d: lambda model: np.atleast_1d(model),
 }  # fmt: skip
 
@@ -253,6 +253,7 @@ def flow_examples() -> Examples:
         "cells": one_of(8, 48),
         "dimension": one_of(1, 2),
         "bounds": one_of((0.0, 1.0)),
+        "evaluate.function": lambda d: lambda points: np.cos(points[:, 0]),
         "function": lambda d: lambda points, records: np.cos(points[..., 0]),
         "num_ensembles": one_of(1, 2),
         "num_particles": one_of(2, 20),

@@ -23,6 +23,8 @@ from fuzz_examples import NUMBERS, Examples, audit_examples, claims, flow_exampl
 import dvrenyi_plugin
 
 _PACKAGE = dvrenyi_plugin.__name__
+# Argument validation: the functions that call it are called here, with all that it must refuse.
+_CHECKS = "check_"
 # Counts of work to do: a large one takes long, as it should.
 _SIZES = frozenset(
     [
@@ -65,10 +67,11 @@ class Room:
 
     Attributes:
       name: for --rooms.
-      modules: beginnings of module names, without the package's own.
+      modules: beginnings of module names, without the package's own: "mechanisms.losses" also stands for
+        "mechanisms.grid.losses", so that a module may move into a package inside its own.
       examples: makes the examples beyond those of numbers; later than import, since they import the package.
       sizes: parameters whose large values ask for large work.
-      left_out: name of a function or class -> why it is not called.
+      left_out: name of a function, a class or a "Class.method" -> why it is not called.
       takes: which names of those modules are called.
       commands: programs of `binaries`, with flags that keep a run small.
     """
@@ -82,12 +85,19 @@ class Room:
     commands: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     def subjects(self) -> list[Subject]:
-        """Returns everything to call, functions and classes first."""
+        """Returns everything to call, functions and classes first.
+
+        Raises:
+          LookupError: no module is named like one of `modules`: it was moved or renamed.
+        """
+        for start in self.modules:
+            if not _modules((start,)):
+                raise LookupError(f"room {self.name}: no module of {_PACKAGE} is named {start}...")
         found = [
-            function_subject(f"{module}.{name}", thing)
+            function_subject(f"{module}.{name}", thing, self.left_out.keys())
             for module in _modules(self.modules)
             for name, thing in public_things(module)
-            if name not in self.left_out and self.takes(name)
+            if name not in self.left_out and self.takes(name) and not name.startswith(_CHECKS)
         ]
         return found + [command_subject(name, small) for name, small in self.commands.items()]
 
@@ -120,14 +130,23 @@ def _modules(beginnings: tuple[str, ...]) -> list[str]:
     return [
         name
         for name in names
-        if any(name == start or name.startswith(start) for start in beginnings)
+        if any(_is_named(name, start) for start in beginnings)
         and not any(part.startswith("_") for part in name.split("."))
     ]
+
+
+def _is_named(module: str, beginning: str) -> bool:
+    package, dot, word = beginning.rpartition(".")
+    inside = module.removeprefix(package + dot) if module.startswith(package + dot) else None
+    return inside is not None and any(part.startswith(word) for part in inside.split("."))
 
 
 @functools.cache
 def _class_examples() -> Examples:
     """Returns, for every class of the package's public modules, an example that builds one from examples."""
+    records = {
+        name for room in ROOMS for name, reason in room.left_out.items() if reason is _RECORD
+    }
     examples: Examples = {}
     for module in _modules(("",)):
         try:
@@ -136,7 +155,7 @@ def _class_examples() -> Examples:
             continue
         for name, thing in things:
             if inspect.isclass(thing):
-                examples[name] = Builder(thing)
+                examples[name] = Builder(thing, extremes=name not in records)
     return examples
 
 
@@ -193,6 +212,8 @@ _SIZE_FLAGS = frozenset(
         "num_canaries",
     ]
 )
+# Nothing means everything there, which takes long.
+_ALL_IF_EMPTY = frozenset(["mechanisms", "testers"])
 
 
 def _flags_of(program: Any) -> list[Any]:
@@ -212,6 +233,8 @@ def _flag_text(drawer: Drawer, flag: Any, name: str) -> str:
         )
     if kind == "BooleanParser":
         return str(drawer.choose("true", "false", "x"))
+    if name in _ALL_IF_EMPTY:
+        return str(drawer.choose("x", "../x", "a\nb", ",", "gaussian,gaussian", "threshold,x"))
     words = drawer.choose(
         "", "x", "none", "../x", "a\nb", "é<b>", "\x1b[0m", "/nowhere/x.npz", "1,2", ",", "2,2"
     )
@@ -244,7 +267,7 @@ ROOMS: tuple[Room, ...] = (
         left_out={
             **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
             **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
-            **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio"), _INTERNAL),
+            **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
             **dict.fromkeys(("ClosestNull", "RefutationPlan", "AuditPlan", "DpSgdClaim"), _RECORD),
         },
     ),
@@ -256,7 +279,7 @@ ROOMS: tuple[Room, ...] = (
         ),
         left_out={"clip_rows": _INTERNAL},
     ),
-    Room("training", ("mechanisms.training_mech",)),
+    Room("training", ("mechanisms.training_mech",), left_out={"run_seed": _INTERNAL}),
     Room(
         "planning",
         ("audits.planner", "audits.audit_plan"),
@@ -268,7 +291,7 @@ ROOMS: tuple[Room, ...] = (
         left_out={
             "BoundResult": _RECORD,
             **dict.fromkeys(("ThresholdCounts", "LinearScore", "fit_linear_score"), _INTERNAL),
-            **dict.fromkeys(("count_at_every_threshold", "split_samples"), _INTERNAL),
+            **dict.fromkeys(("count_at_every_threshold", "split_samples", "num_fitting", "fewest_samples"), _INTERNAL),
         },
     ),
     Room(
@@ -295,6 +318,12 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "audits",
         ("audits.", "critics.", "mechanisms.dp_sgd", "mechanisms.ensemble_dp", "mechanisms.opacus"),
+        left_out={
+            **dict.fromkeys(("AuditClaim", "DpSgdClaim"), _RECORD),
+            **dict.fromkeys(("BoundedArrays.random_genes", "BoundedArrays.moved"), _INTERNAL),
+            **dict.fromkeys(("BoundedArrays.differ", "BoundedArrays.pair"), _INTERNAL),
+            "ConstantDatasetGenerator": "gives back whatever it is given",
+        },
         takes=lambda name: name.endswith(("Config", "Claim", "Generator")) or name in ("BoundedArrays", "dp_sgd_claim"),
         examples=lambda: {**claims(), **audit_examples()},
     ),

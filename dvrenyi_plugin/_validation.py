@@ -89,6 +89,29 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def check_bool(name: str, value: Any) -> bool:
+    """Returns `value` when it is True or False: 1, "no" and arrays are refused."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def check_many(name: str, values: Any, of_what: str) -> tuple[Any, ...]:
+    """Returns the entries, possibly none, of a list, tuple or array; each is the caller's to check.
+
+    Args:
+      name: argument name used in messages.
+      values: text and dicts are refused: their letters and keys are hardly meant.
+      of_what: what the entries should be, for messages ("finite numbers > 1").
+
+    Raises:
+      ValueError: naming the argument, its value and what is allowed.
+    """
+    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
+        raise ValueError(f"{name} must be a tuple of {of_what}, got {values!r}")
+    return tuple(values)
+
+
 def check_failure_probability(value: Any, name: str = "failure_probability") -> float:
     """Returns a failure probability: a number in the open interval (0, 1), not below 1e-100."""
     number = check_real(name, value, above=0.0, below=1.0)
@@ -102,9 +125,8 @@ def check_order(value: Any, name: str = "alpha") -> float:
 
 def check_orders(values: Any, name: str = "orders") -> tuple[float, ...]:
     """Returns Rényi orders, possibly none, from a list, tuple or array of shape (k,)."""
-    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
-        raise ValueError(f"{name} must be a tuple of finite numbers > 1, got {values!r}")
-    return tuple(check_order(value, name) for value in values)
+    orders = check_many(name, values, "finite numbers > 1")
+    return tuple(check_order(value, name) for value in orders)
 
 
 def check_epsilon(value: Any, name: str = "epsilon") -> float:

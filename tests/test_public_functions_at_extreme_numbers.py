@@ -6,31 +6,116 @@ import math
 import pathlib
 import sys
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
 from fuzz_calls import run_case
 from fuzz_rooms import ROOMS
 
+from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig
+from dvrenyi_plugin.audits.comparison import ComparisonConfig
+from dvrenyi_plugin.audits.dataset_generators import (
+    CanaryDatasetGenerator,
+    ReplaceOneDatasetGenerator,
+)
+from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
+from dvrenyi_plugin.audits.planner import plan_refutation
+from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig
+from dvrenyi_plugin.audits.shk_experiment import ShkExperimentConfig
 from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.bounds.limit import closest_null, gaussian_pair
 from dvrenyi_plugin.conversions import dp_sgd_renyi, gaussian_dp_epsilon
+from dvrenyi_plugin.flows.grid import Axis, Grid
+from dvrenyi_plugin.flows.kernel_density import KernelDensity
+from dvrenyi_plugin.flows.particle_domain import ParticleDomain
+from dvrenyi_plugin.flows.splitting import FlowConfig
+from dvrenyi_plugin.mechanisms.losses import LogisticLoss, MeanLoss
+from dvrenyi_plugin.mechanisms.training_mechanism import TrainingMechanismConfig
 
-SEED, CASES = 5, 4
-TESTED = ("numbers", "mechanisms", "testers")
+SEED = 5
+# Programs take a second a call: benchmarks/fuzz_public_functions.py runs them.
+CASES = {
+    "numbers": 6,
+    "mechanisms": 15,
+    "testers": 15,
+    "training": 100,
+    "planning": 50,
+    "flows": 12,
+}
+CASES |= {"samplers": 12, "audits": 30}
 
 
 @pytest.mark.parametrize(
-    "room", [room for room in ROOMS if room.name in TESTED], ids=lambda r: r.name
+    "room", [room for room in ROOMS if room.name in CASES], ids=lambda r: r.name
 )
 def test_f7_every_public_function_answers_or_refuses(room):
     failures = []
     for subject in room.subjects():
-        for case in range(CASES):
+        for case in range(CASES[room.name]):
             # A function whose parameters have no examples raises here: add them, or leave it out with a reason.
             failure = run_case(subject, case, SEED, room.all_examples, room.sizes, 60.0)
             failures += [] if failure is None else [failure.line(SEED)]
     assert not failures, "\n".join(failures)
+
+
+GRID = Grid((Axis(-1.0, 1.0, 8, "periodic"),))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: AuditPlanConfig(1.0, 2.0, alphas=2.0), "alphas must be a tuple of finite numbers"),
+        (lambda: AuditPlanConfig(1.0, 2.0, num_models=200), "num_models must be a tuple"),
+        (
+            lambda: AuditPlanConfig(1.0, 2.0, sequential=math.nan),
+            "sequential must be True or False",
+        ),
+        (lambda: AuditPlanConfig(1.0, 1e90), "true_mu must be"),
+        (lambda: gaussian_pair(1e90), r"mu\^2 \* largest_alpha must be"),
+        (
+            lambda: plan_refutation(gaussian_pair(1.0), 2.0, 0.1, 0.05, known_log_ratio="no"),
+            "known_log_ratio must be True or False, got 'no'",
+        ),
+        (lambda: ShkAuditConfig(alphas=(1.25, math.nan)), "alphas must be"),
+        (lambda: ShkAuditConfig(alphas=([2.0],)), "alphas must be"),
+        (lambda: ShkExperimentConfig(cells=math.nan), "cells must be an integer"),
+        (lambda: ShkExperimentConfig(pair=np.array(2)), "pair must be one of"),
+        (lambda: ComparisonConfig(output_dir="x", testers=1.0), "testers must be a tuple of names"),
+        (lambda: ComparisonConfig(output_dir=np.ones(2)), "output_dir must be a folder"),
+        (
+            lambda: ModelTrainingConfig(show_progress=math.nan),
+            "show_progress must be True or False",
+        ),
+        (lambda: ReplaceOneDatasetGenerator(np.zeros(3), 1.0), "replacements must be a tuple"),
+        (lambda: CanaryDatasetGenerator(np.zeros(3), ["a"]), "a record must hold values"),
+        (lambda: FlowConfig(max_jump=np.ones(2)), "max_jump must be"),
+        (lambda: MeanLoss(num_records=2)([[math.inf]], [0.5]), "points must be finite"),
+        (lambda: MeanLoss(num_records=2)(np.zeros((3, 2)), [0.5]), "points must have 1 columns"),
+        (lambda: LogisticLoss(num_records=2)(None, np.zeros((2, 3))), "points must hold floats"),
+        (
+            lambda: ParticleDomain("box", (0.0,), (1.0,)).confine(np.array([[math.inf]])),
+            "points must",
+        ),
+        (
+            lambda: KernelDensity(ParticleDomain("box", (0.0,), (1.0,)), (0.1,)).log_density("x"),
+            "particles must hold floats",
+        ),
+        (
+            lambda: GRID.draw(np.zeros(5), 2, np.random.default_rng(0)),
+            "log_masses must have shape",
+        ),
+        (
+            lambda: TrainingMechanismConfig(
+                train=np.sum, observe=np.sum, claimed_privacy=np.array(1j)
+            ),
+            "array",
+        ),
+    ],
+)
+def test_f7_odd_values_are_refused_by_name(call, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        call()
 
 
 def test_f7_values_at_the_edge_of_floats():

@@ -7,9 +7,11 @@ import math
 from typing import Any
 
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_failure_probability,
     check_int,
-    check_order,
+    check_many,
+    check_orders,
     check_real,
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
@@ -49,20 +51,27 @@ class AuditPlanConfig:
     batch_models: int = 20
 
     def __post_init__(self) -> None:
-        check_real("mu", self.mu, above=0.0, at_most=1e100)
-        check_real("true_mu", self.true_mu, above=0.0, at_most=1e100)
+        check_real("mu", self.mu, above=0.0, at_most=1e60)
+        check_real("true_mu", self.true_mu, above=0.0, at_most=1e60)
         check_failure_probability(self.failure_probability)
         check_int("num_statements", self.num_statements, at_least=1)
         check_real("fraction", self.fraction, above=0.0, below=1.0)
-        for name, values in (("alphas", self.alphas), ("powers", self.powers)):
+        alphas = check_orders(self.alphas, "alphas")
+        powers = tuple(
+            check_real("powers", power, above=0.0, below=1.0)
+            for power in check_many("powers", self.powers, "numbers > 0 and < 1")
+        )
+        num_models = tuple(
+            check_int("num_models", count, at_least=1)
+            for count in check_many("num_models", self.num_models, "integers >= 1")
+        )
+        for name, values in (("alphas", alphas), ("powers", powers)):
             if not values:
                 raise ValueError(f"{name} must hold at least one number, got none")
-        for alpha in self.alphas:
-            check_order(alpha, "alphas")
-        for power in self.powers:
-            check_real("powers", power, above=0.0, below=1.0)
-        for count in self.num_models:
-            check_int("num_models", count, at_least=1)
+        object.__setattr__(self, "alphas", alphas)
+        object.__setattr__(self, "powers", powers)
+        object.__setattr__(self, "num_models", num_models)
+        check_bool("sequential", self.sequential)
         check_int("batch_models", self.batch_models, at_least=2)
 
     @property

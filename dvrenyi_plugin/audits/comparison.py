@@ -15,9 +15,11 @@ from typing import Any
 from dvrenyi_plugin import __version__
 from dvrenyi_plugin._files import refuse_link
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_choice,
     check_failure_probability,
     check_int,
+    check_many,
     check_real,
     check_seed,
 )
@@ -106,8 +108,18 @@ class ComparisonConfig:
     modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.output_dir:
-            raise ValueError("output_dir must be a folder to write to, got ''")
+        if not isinstance(self.output_dir, str) or not self.output_dir:
+            raise ValueError(f"output_dir must be a folder to write to, got {self.output_dir!r}")
+        for name in ("mechanisms", "testers", "variants", "modules"):
+            values = check_many(name, getattr(self, name), "names")
+            if not all(isinstance(value, str) for value in values):
+                raise ValueError(f"{name} must be a tuple of names, got {values!r}")
+            object.__setattr__(self, name, values)
+        sizes = tuple(
+            check_int("sample_sizes", size, at_least=_MIN_SAMPLES)
+            for size in check_many("sample_sizes", self.sample_sizes, "integers")
+        )
+        object.__setattr__(self, "sample_sizes", sizes)
         for name in ("mechanisms", "testers", "variants", "sample_sizes"):
             values = getattr(self, name)
             if len(set(values)) != len(values):
@@ -119,8 +131,6 @@ class ComparisonConfig:
             check_choice("variants", variant, VARIANTS)
         if not self.variants or not self.sample_sizes:
             raise ValueError("variants and sample_sizes must each hold at least one")
-        for size in self.sample_sizes:
-            check_int("sample_sizes", size, at_least=_MIN_SAMPLES)
         check_int("repeats", self.repeats, at_least=1)
         check_int("slow_repeats", self.slow_repeats, at_least=1)
         check_failure_probability(self.failure_probability)
@@ -129,6 +139,7 @@ class ComparisonConfig:
         check_real("timeout_s", self.timeout_s, above=0.0)
         if self.time_limit_s is not None:
             check_real("time_limit_s", self.time_limit_s, at_least=0.0)
+        check_bool("retry_failed", self.retry_failed)
 
     @property
     def all_modules(self) -> tuple[str, ...]:

@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import own_copy
-from dvrenyi_plugin._validation import check_choice, check_int, check_real, check_seed
+from dvrenyi_plugin._validation import (
+    check_bool,
+    check_choice,
+    check_int,
+    check_many,
+    check_real,
+    check_seed,
+)
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 
 Array = NDArray[Any]
@@ -63,7 +70,7 @@ class CanaryDatasetGenerator:
     def __init__(self, dataset: Any, canaries: Sequence[Any]) -> None:
         self._dataset = own_copy(dataset)
         _num_records(dataset)
-        self._neighbours = [_append(dataset, canary) for canary in _not_empty(canaries)]
+        self._neighbours = [_append(dataset, canary) for canary in _not_empty("canaries", canaries)]
         self._order = itertools.cycle(range(len(self._neighbours)))
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
@@ -106,7 +113,7 @@ class ReplaceOneDatasetGenerator:
         self, dataset: Any, replacements: Sequence[Any], indices: Sequence[int] | None = None
     ) -> None:
         self._dataset = own_copy(dataset)
-        replacements = own_copy(_not_empty(replacements))
+        replacements = own_copy(_not_empty("replacements", replacements))
         for replacement in replacements:
             _append(
                 dataset, replacement
@@ -151,6 +158,7 @@ class BoundedArrays:
         check_real("high", self.high, above=check_real("low", self.low))
         check_real("high - low", float(self.high) - float(self.low), above=0.0)
         check_real("corner_probability", self.corner_probability, at_least=0.0, at_most=1.0)
+        check_bool("integers", self.integers)
         if self.integers and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise ValueError(
                 f"low and high must be whole numbers when integers is True, got {self.low!r} and {self.high!r}"
@@ -347,7 +355,12 @@ def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
             )
         # A float64 canary may be rounded to float32, but no entry may wrap around, lose its fraction or become infinite.
         with np.errstate(over="ignore", invalid="ignore"):
-            held = row.astype(array.dtype)
+            try:
+                held = row.astype(array.dtype)
+            except (TypeError, ValueError) as error:  # text in an array of numbers
+                raise ValueError(
+                    f"a record must hold values of the dataset's dtype {array.dtype}, got {row!r}"
+                ) from error
         if array.dtype.kind == "f" and row.dtype.kind == "f":
             is_held = np.array_equal(np.isfinite(held), np.isfinite(row))
         else:
@@ -376,10 +389,10 @@ def _replace(dataset: Any, index: int, record: Any) -> Any:
     return tuple(changed) if isinstance(dataset, tuple) else changed[0]
 
 
-def _not_empty(records: Sequence[Any]) -> list[Any]:
-    found = list(records)
+def _not_empty(name: str, records: Any) -> tuple[Any, ...]:
+    found = check_many(name, records, "records")
     if not found:
-        raise ValueError("at least one record must be given, got none")
+        raise ValueError(f"{name} must hold at least one record, got none")
     return found
 
 
@@ -400,7 +413,8 @@ def _check_indices(dataset: Any, indices: Sequence[int] | None) -> list[int]:
     if indices is None:
         return list(range(count))
     return [
-        check_int("indices", index, at_least=0, at_most=count - 1) for index in _not_empty(indices)
+        check_int("indices", index, at_least=0, at_most=count - 1)
+        for index in _not_empty("indices", indices)
     ]
 
 

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
-from dvrenyi_plugin._validation import check_int
+from dvrenyi_plugin._validation import (
+    check_bool,
+    check_int,
+)
 from dvrenyi_plugin.audits.backends import check_backend, run_tasks
 from dvrenyi_plugin.audits.datasets import Records
 from dvrenyi_plugin.audits.neighbours import check_neighbours
@@ -74,6 +77,7 @@ class ModelTrainingConfig:
         check_int("models_per_task", self.models_per_task, at_least=1)
         if self.columns is not None:
             check_int("columns", self.columns, at_least=1)
+        check_bool("show_progress", self.show_progress)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ import math
 from scipy.special import erfcx, ndtr
 
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_failure_probability,
     check_int,
     check_order,
@@ -187,6 +188,6 @@ def plan_refutation(
         rate=null.rate,
         variance=null.variance,
         failure_probability=check_failure_probability(failure_probability),
-        known_log_ratio=known_log_ratio,
+        known_log_ratio=check_bool("known_log_ratio", known_log_ratio),
         warm_up=warm_up,
     )

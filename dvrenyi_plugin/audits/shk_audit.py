@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code
-from dvrenyi_plugin._validation import check_failure_probability, check_int
+from dvrenyi_plugin._validation import (
+    check_failure_probability,
+    check_int,
+    check_orders,
+    check_seed,
+)
 from dvrenyi_plugin.audits.report_parts import AuditClaim, DirectionReport
 from dvrenyi_plugin.audits.shk_report import OrderReport, ShkAuditReport, UtilityReport
 from dvrenyi_plugin.interfaces import (
@@ -56,8 +61,11 @@ class ShkAuditConfig:
     def __post_init__(self) -> None:
         check_int("num_samples", self.num_samples, at_least=_MIN_SAMPLES)
         check_failure_probability(self.failure_probability)
-        if not self.alphas or len(set(self.alphas)) != len(self.alphas):
+        alphas = check_orders(self.alphas, "alphas")
+        if not alphas or len(set(alphas)) != len(alphas):
             raise ValueError(f"alphas must be different orders, at least one, got {self.alphas!r}")
+        object.__setattr__(self, "alphas", alphas)
+        check_seed(self.seed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_samples, check_seed
+from dvrenyi_plugin._validation import (
+    check_choice,
+    check_int,
+    check_orders,
+    check_samples,
+    check_seed,
+)
 from dvrenyi_plugin.flows.grid import FloatArray
+from dvrenyi_plugin.flows.ranges import check_positive, check_size
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.broken_shk_mechanism import (
     DEFECTS,
@@ -77,8 +84,15 @@ class ShkExperimentConfig:
         check_choice("mechanism", self.mechanism, MECHANISM_NAMES)
         check_choice("loss", self.loss, LOSS_NAMES)
         check_int("num_records", self.num_records, at_least=3)
+        check_positive("inverse_temperature", self.inverse_temperature)
+        check_size("run_time", self.run_time)
+        if self.num_steps is not None:
+            check_int("num_steps", self.num_steps, at_least=1)
+        if self.cells is not None:
+            check_int("cells", self.cells, at_least=3)
+        object.__setattr__(self, "alphas", check_orders(self.alphas, "alphas"))
         check_seed(self.seed)
-        if not self.pair.endswith(".npz"):
+        if not (isinstance(self.pair, str) and self.pair.endswith(".npz")):
             check_choice("pair", self.pair, (EXTREME, RANDOM, "a path ending in .npz"))
 
 

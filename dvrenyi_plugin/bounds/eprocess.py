@@ -24,6 +24,7 @@ from dvrenyi_plugin._validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
+    check_many,
     check_numbers,
     check_real,
     check_samples,
@@ -307,9 +308,7 @@ class _Samples:
 
 def check_epsilons(name: str, values: Any) -> tuple[float, ...]:
     """Returns claims, each a number >= 0."""
-    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
-        raise ValueError(f"{name} must be a sequence of numbers >= 0, got {values!r}")
-    return tuple(check_epsilon(value, name) for value in values)
+    return tuple(check_epsilon(value, name) for value in check_many(name, values, "numbers >= 0"))
 
 
 def _check_grid(name: str, values: Any) -> Array:

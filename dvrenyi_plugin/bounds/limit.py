@@ -98,7 +98,8 @@ def gaussian_pair(mu: float, largest_alpha: float = 64.0, num_cells: int = _NUM_
     """
     mu = check_real("mu", mu, above=0.0)
     largest_alpha = check_order(largest_alpha, "largest_alpha")
-    # The squares of the grid's ends must be floats.
+    # The squares of the grid's ends and those of the log ratio there must be floats.
+    check_real("mu^2 * largest_alpha", mu * mu * largest_alpha, at_most=1e150)
     top = check_real("mu * largest_alpha", mu * largest_alpha, at_most=1e150) + 10.0
     x = np.linspace(-10.0, top, check_int("num_cells", num_cells, at_least=2))
     return GridPair(_normalised(-0.5 * (x - mu) ** 2), _normalised(-0.5 * x**2))

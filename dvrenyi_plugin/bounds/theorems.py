@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_epsilon,
     check_failure_probability,
     check_int,
@@ -124,10 +125,7 @@ def bounded_loss_upper_bound(
 
     Source: theorem B.2 (Hoeffding's inequality).
     """
-    if not isinstance(absolutely_continuous, bool):
-        raise ValueError(
-            f"absolutely_continuous must be True or False, got {absolutely_continuous!r}"
-        )
+    check_bool("absolutely_continuous", absolutely_continuous)
     alpha, beta = check_order(alpha), check_failure_probability(failure_probability)
     values = _check_bounded_log_ratios(log_ratios, largest_log_ratio)
     log_mean = _log_mean_power(alpha, values)

@@ -25,6 +25,7 @@ from dvrenyi_plugin._row_by_row import RowByRow
 from dvrenyi_plugin._streams import seed_of, streams_of
 from dvrenyi_plugin._torch_threads import single_thread
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_choice,
     check_int,
     check_order,
@@ -117,8 +118,7 @@ class DvRenyiEstimatorConfig:
         check_int("patience", self.patience, at_least=1)
         check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
         check_choice("ema_weighs", self.ema_weighs, EMA_CONVENTIONS)
-        if not isinstance(self.bounded, bool):
-            raise ValueError(f"bounded must be True or False, got {self.bounded!r}")
+        check_bool("bounded", self.bounded)
         if self.critic_bound is not None and not self.bounded:
             raise ValueError(
                 f"critic_bound must be None when bounded is False, got {self.critic_bound}"
@@ -226,12 +226,8 @@ class DvRenyiEstimator:
         self._check_rows(critic, samples)
         (training_q, validation_q), (training_p, validation_p) = split
         return DvRenyiEstimate(
-            training_estimate=donsker_varadhan_value(
-                critic(training_q), critic(training_p), config.alpha
-            ),
-            held_out_estimate=donsker_varadhan_value(
-                critic(validation_q), critic(validation_p), config.alpha
-            ),
+            training_estimate=_reading(critic, training_q, training_p, config.alpha),
+            held_out_estimate=_reading(critic, validation_q, validation_p, config.alpha),
             critic=critic,
             critic_range=critic.critic_range,
             epochs_run=epochs_run,
@@ -256,6 +252,18 @@ class DvRenyiEstimator:
             return copy.deepcopy(self._base_model).float()
         network = SkipMlp if self._config.bounded else plain_mlp
         return network(num_features, self._config.hidden_sizes)
+
+
+def _reading(
+    critic: FittedCritic,
+    samples_q: NDArray[np.float64],
+    samples_p: NDArray[np.float64],
+    alpha: float,
+) -> float:
+    values_q, values_p = critic(samples_q), critic(samples_p)
+    if not (np.isfinite(values_q).all() and np.isfinite(values_p).all()):
+        return math.nan  # the literal algorithm diverged
+    return donsker_varadhan_value(values_q, values_p, alpha)
 
 
 def _fit_bounded(

@@ -13,7 +13,12 @@ import math
 
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._validation import check_epsilon, check_order, check_real
+from dvrenyi_plugin._validation import (
+    check_bool,
+    check_epsilon,
+    check_order,
+    check_real,
+)
 from dvrenyi_plugin.divergences import renyi_pure_dp
 from dvrenyi_plugin.flows.bounded_range import (
     delta_of_pure_dp,
@@ -78,8 +83,7 @@ class Certificate:
                 values[name] = check_size(name, value)
         for name, number in values.items():
             object.__setattr__(self, name, number)  # a float32 would round the claim
-        if not isinstance(self.has_reaction, bool):
-            raise ValueError(f"has_reaction must be True or False, got {self.has_reaction!r}")
+        check_bool("has_reaction", self.has_reaction)
 
     @classmethod
     def for_pair(

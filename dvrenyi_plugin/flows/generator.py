@@ -14,9 +14,8 @@ import math
 
 import numpy as np
 
-from dvrenyi_plugin._validation import check_real
 from dvrenyi_plugin.flows.grid import PERIODIC, FloatArray, Grid
-from dvrenyi_plugin.flows.ranges import check_kind
+from dvrenyi_plugin.flows.ranges import check_kind, check_max_jump
 
 DEFAULT_MAX_JUMP = 5.0
 """Largest difference of a potential between neighbouring cells: a density ratio of about 150."""
@@ -37,9 +36,9 @@ def check_resolution(grid: Grid, potential: FloatArray, max_jump: float = DEFAUL
     Raises:
       ValueError: "grid too coarse", with the jump found and the number of cells that would do.
     """
+    max_jump = check_max_jump(max_jump)
     if max_jump == math.inf:
         return
-    check_real("max_jump", max_jump, above=0.0)
     for k, axis in enumerate(grid.axes):
         jump = float(np.max(np.abs(neighbour_differences(grid, potential, k))))
         if jump > max_jump:

@@ -186,9 +186,24 @@ class Grid:
           log_masses: one law, shape `shape` or (num_cells,).
           num_samples: draws wanted, >= 1.
           generator: where the randomness comes from.
+
+        Raises:
+          ValueError: `log_masses` of another shape, or so far from summing to 1 that no law is meant.
         """
         num_samples = check_int("num_samples", num_samples, at_least=1)
-        masses = np.exp(np.reshape(log_masses, (self.num_cells,)))
+        log_masses = check_numbers("log_masses", log_masses)
+        if log_masses.shape not in (self.shape, (self.num_cells,)):
+            raise ValueError(
+                f"log_masses must have shape {self.shape} or ({self.num_cells},), got"
+                f" {log_masses.shape}"
+            )
+        # Written so that NaN fails; beyond 600 sums of the masses may leave the range of a float.
+        if not -600.0 <= log_masses.max() <= 600.0:
+            raise ValueError(
+                "log_masses must be the logarithms of masses that sum to 1, got a largest one of"
+                f" {log_masses.max():g}"
+            )
+        masses = np.exp(log_masses.ravel())
         cumulative = np.cumsum(masses)
         uniforms = generator.random(num_samples) * cumulative[-1]
         flat = np.searchsorted(cumulative, uniforms, side="right")

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, special
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_real
+from dvrenyi_plugin._validation import check_choice, check_int, check_numbers, check_real
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
 from dvrenyi_plugin.flows.ranges import LARGEST, check_kind
 
@@ -143,7 +143,7 @@ class KernelDensity:
         Args:
           particles: shape (ensembles, particles, d), inside the domain.
         """
-        _check_ensembles("particles", particles, self.domain)
+        particles = _check_ensembles("particles", particles, self.domain)
         num_particles = particles.shape[1]
         binned = self.method == "binned" or (
             self.method == "auto"
@@ -164,7 +164,15 @@ class KernelDensity:
           particles: shape (ensembles, particles, d), inside the domain.
           mask: shape (ensembles, particles); particles where it is False are left out of sum and count.
         """
-        _check_ensembles("particles", particles, self.domain)
+        particles = _check_ensembles("particles", particles, self.domain)
+        points = check_numbers("points", points)
+        if mask is not None and (
+            np.shape(mask) != particles.shape[:2] or np.asarray(mask).dtype != np.bool_
+        ):
+            raise ValueError(
+                f"mask must be booleans of shape {particles.shape[:2]}, got shape {np.shape(mask)} of"
+                f" dtype {np.asarray(mask).dtype}"
+            )
         if points.ndim != 2:
             raise ValueError(f"points must have shape (points, d), got {points.shape}")
         _check_ensembles("points", points[np.newaxis], self.domain)
@@ -371,7 +379,8 @@ def _pair_chunks(num_ensembles: int, num_particles: int) -> Iterator[tuple[slice
             yield slice(first, first + ensembles), slice(row, row + rows)
 
 
-def _check_ensembles(name: str, particles: Array, domain: ParticleDomain) -> None:
+def _check_ensembles(name: str, values: Any, domain: ParticleDomain) -> Array:
+    particles = check_numbers(name, values)
     if particles.ndim != 3 or particles.shape[2] != domain.dimension or particles.size == 0:
         raise ValueError(
             f"{name} must have shape (ensembles, particles, {domain.dimension}) with no empty axis, got"
@@ -379,6 +388,7 @@ def _check_ensembles(name: str, particles: Array, domain: ParticleDomain) -> Non
         )
     if not domain.contains(particles):
         raise ValueError(f"{name} must be finite and inside the domain {domain}")
+    return particles
 
 
 __all__ = ["KernelDensity", "default_bandwidth", "log_mean_exp"]

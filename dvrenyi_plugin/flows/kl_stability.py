@@ -75,7 +75,8 @@ def kl_plateau(constants: KlConstants, young: float) -> float:
 
     Infinite where e^{-B} is below the smallest float and G is not 0.
     """
-    rate = kl_contraction_rate(constants, check_real("young", young, above=0.0, below=1.0))
+    young = check_real("young", young, above=0.0, below=1.0)
+    rate = kl_contraction_rate(constants, young)
     if constants.gradient_distance == 0.0:
         return 0.0
     return constants.gradient_distance**2 / (4.0 * young) / rate if rate > 0.0 else math.inf
@@ -89,6 +90,7 @@ def kl_bound(constants: KlConstants, time: float, young: float) -> float:
     """
     time = check_size("time", time)
     rate = kl_contraction_rate(constants, young)
+    young = float(young)  # a float32 would overflow in the quotients
     forcing = _forcing(constants, young)
     return sum(
         coefficient * _convolution(rate, decay, time) for decay, coefficient in enumerate(forcing)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_real
-from dvrenyi_plugin.flows.ranges import LARGEST, check_interval
+from dvrenyi_plugin._validation import check_choice, check_int, check_many, check_real
+from dvrenyi_plugin.flows.ranges import LARGEST, check_interval, check_moderate
 
 _KINDS = ("torus", "box", "euclidean")
 # Far more than density estimates are good for.
@@ -87,9 +87,14 @@ class ParticleDomain:
         return np.subtract(self.upper, self.lower)
 
     def confine(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns `points` (..., d) wrapped round the torus or reflected at the walls of the box."""
+        """Returns `points` (..., d) wrapped round the torus or reflected at the walls of the box.
+
+        Raises:
+          ValueError: NaN or a coordinate above 1e100 in absolute value, on a bounded domain.
+        """
         if self.kind == "euclidean":
             return points
+        check_moderate("points", points)
         lower = np.asarray(self.lower)
         lengths = self.lengths
         offset = points - lower
@@ -111,11 +116,9 @@ class ParticleDomain:
 
 
 def _as_tuple(name: str, values: Any) -> tuple[float, ...]:
-    if isinstance(values, (str, bytes, dict)) or not np.iterable(values):
-        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}")
     return tuple(
         value if isinstance(value, float) and math.isinf(value) else check_real(name, value)
-        for value in values
+        for value in check_many(name, values, "numbers")
     )
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._validation import check_choice, check_int, check_real
+from dvrenyi_plugin._validation import check_choice, check_int
 from dvrenyi_plugin.flows.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.grid import FloatArray, Grid
-from dvrenyi_plugin.flows.ranges import MOST_STEPS, check_kind, check_size
+from dvrenyi_plugin.flows.ranges import MOST_STEPS, check_kind, check_max_jump, check_size
 from dvrenyi_plugin.flows.transport import (
     AUTO,
     TRANSPORTS,
@@ -70,8 +70,7 @@ class FlowConfig:
             check_int("num_steps", self.num_steps, at_least=1, at_most=MOST_STEPS)
         check_choice("transport", self.transport, TRANSPORTS)
         check_int("extrapolation_order", self.extrapolation_order, at_least=1, at_most=6)
-        if self.max_jump != math.inf:
-            check_real("max_jump", self.max_jump, above=0.0)
+        object.__setattr__(self, "max_jump", check_max_jump(self.max_jump))
         if self.record_every is not None:
             check_int("record_every", self.record_every, at_least=1)
 

@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
-from dvrenyi_plugin._validation import check_int, check_seed
+from dvrenyi_plugin._validation import (
+    check_bool,
+    check_int,
+    check_seed,
+)
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid import PERIODIC
 from dvrenyi_plugin.flows.particle_domain import ParticleDomain
@@ -116,8 +120,7 @@ class BirthDeathLangevinMechanismConfig:
                     "start_oscillation must be None when start is None (the uniform law has 0), got"
                     f" {self.start_oscillation!r}"
                 )
-        if not isinstance(self.ensemble, bool):
-            raise ValueError(f"ensemble must be True or False, got {self.ensemble!r}")
+        check_bool("ensemble", self.ensemble)
         dynamics = self.dynamics
         if self.start is None:
             uniform_start(dynamics.domain)

@@ -78,17 +78,17 @@ class DpSgdConfig:
             )
         check_int("num_steps", self.num_steps, at_least=0)
         check_int("num_classes", self.num_classes, at_least=2)
-        check_real("noise_multiplier", self.noise_multiplier, above=0.0)
-        check_real("learning_rate", self.learning_rate, above=0.0)
-        check_real("clip_norm", self.clip_norm, above=0.0)
-        check_real("gradient_denominator", self.gradient_denominator, above=0.0)
+        noise = check_real("noise_multiplier", self.noise_multiplier, above=0.0)
+        rate = check_real("learning_rate", self.learning_rate, above=0.0)
+        clip_norm = check_real("clip_norm", self.clip_norm, above=0.0)
+        denominator = check_real("gradient_denominator", self.gradient_denominator, above=0.0)
         check_real("sample_rate", self.sample_rate, above=0.0, at_most=1.0)
-        check_real("noise_scale", self.noise_scale, at_least=0.0)
+        scale = check_real("noise_scale", self.noise_scale, at_least=0.0)
         # Training is in float32, which holds numbers up to 3e38, and noise is many standard deviations at times.
-        largest_noise = self.noise_scale * self.noise_multiplier * self.clip_norm
-        check_real("noise_scale * noise_multiplier * clip_norm", largest_noise, at_most=1e30)
-        rate = self.learning_rate / self.gradient_denominator
-        check_real("learning_rate / gradient_denominator", rate, at_most=1e38)
+        check_real(
+            "noise_scale * noise_multiplier * clip_norm", scale * noise * clip_norm, at_most=1e30
+        )
+        check_real("learning_rate / gradient_denominator", rate / denominator, at_most=1e38)
         check_choice("defect", self.defect, DEFECTS)
         check_choice("observe", self.observe, OBSERVATIONS)
         check_seed(self.seed)
@@ -151,6 +151,7 @@ def dp_sgd_claim(
 ) -> list[PrivacyProperty]:
     """Returns the properties that DP-SGD with this noise claims; see `DpSgdConfig.claimed_privacy`."""
     claims: list[PrivacyProperty] = []
+    sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     if sample_rate == 1.0:
         claims.append(as_privacy_property(GaussianDp(dp_sgd_mu(num_steps, noise_multiplier))))
     for alpha in CLAIM_ORDERS:

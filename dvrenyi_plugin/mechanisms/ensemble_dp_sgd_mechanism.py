@@ -42,7 +42,7 @@ class EnsembleDpSgdMechanismConfig(DpSgdConfig):
         super().__post_init__()
         try:
             torch.device(self.device)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, ValueError):  # the last for an integer beyond 64 bits
             raise ValueError(f"device must be a torch device, got {self.device!r}") from None
         if self.memory_budget_bytes is not None:
             check_int("memory_budget_bytes", self.memory_budget_bytes, at_least=2**20)

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
-from dvrenyi_plugin._validation import check_int, check_real, check_seed
+from dvrenyi_plugin._validation import check_int, check_seed
 from dvrenyi_plugin.divergences import renyi_from_log_masses
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.grid import Grid
-from dvrenyi_plugin.flows.ranges import check_positive, check_size
+from dvrenyi_plugin.flows.ranges import check_max_jump, check_positive, check_size
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples
 from dvrenyi_plugin.mechanisms.additive_noise import CallStreams
 from dvrenyi_plugin.mechanisms.certified_claims import check_alphas, claims_of
@@ -67,8 +67,8 @@ class GridMechanismConfig:
         if self.cells is not None:
             check_int("cells", self.cells, at_least=3)
         check_alphas(self.alphas)
+        object.__setattr__(self, "max_jump", check_max_jump(self.max_jump))
         if self.max_jump != math.inf:
-            check_real("max_jump", self.max_jump, above=0.0)
             self._check_every_dataset_resolved()
         check_seed(self.seed)
 

@@ -107,6 +107,7 @@ class CircularMeanLoss:
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
         records = _records(dataset, self.num_records, self.dimension)
         cosines, sines = np.cos(records).sum(axis=0), np.sin(records).sum(axis=0)
+        points = _points(points, self.dimension)
         match = np.cos(points) @ cosines + np.sin(points) @ sines
         return np.asarray((len(records) * self.dimension - match) / self.num_records)
 
@@ -162,7 +163,7 @@ class MeanLoss:
         # Centred at the box: no digits are lost for a box far from zero.
         centre = (self.low + self.high) / 2.0
         records = np.clip(records, self.low, self.high) - centre
-        offsets = points - centre
+        offsets = _points(points, self.dimension) - centre
         total = (
             len(records) * np.sum(offsets**2, axis=1)
             - 2.0 * offsets @ records.sum(axis=0)
@@ -223,7 +224,7 @@ class QuantileLoss:
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
         records = _records(dataset, self.num_records, 1)[:, 0]
         records = np.sort(np.clip(records, self.low, self.high) - self.low)
-        theta = points[:, 0] - self.low
+        theta = _points(points, 1)[:, 0] - self.low
         sums = np.concatenate([[0.0], np.cumsum(records)])
         below = np.searchsorted(records, theta)
         under = theta * below - sums[below]
@@ -291,6 +292,7 @@ class LogisticLoss:
         records = _records(dataset, self.num_records, self.dimension + 1)
         features = clip_rows(records[:, :-1], clip_norm=1.0, norm_order=2)
         signed = features * np.where(records[:, -1:] > 0.0, 1.0, -1.0)
+        points = _points(points, self.dimension)
         total = np.zeros(len(points))
         for first in range(0, len(signed), _RECORDS_PER_BLOCK):
             margins = points @ signed[first : first + _RECORDS_PER_BLOCK].T
@@ -350,8 +352,16 @@ class CallableLoss:
         return Axis(self.low, self.high, cells, self.boundary)
 
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
+        points = _points(points, self.dimension)
         values = call_user_code("function", self.function, points, dataset)
         return user_numbers("function", values, (len(points),), finite=False)
+
+
+def _points(points: Any, dimension: int) -> FloatArray:
+    array = check_samples("points", points, min_samples=0)
+    if array.shape[1] != dimension:
+        raise ValueError(f"points must have {dimension} columns, got shape {np.shape(points)}")
+    return array
 
 
 def _records(dataset: Any, num_records: int, columns: int) -> FloatArray:

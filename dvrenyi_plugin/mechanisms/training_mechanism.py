@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._user_code import call_user_code, user_numbers
-from dvrenyi_plugin._validation import check_int, check_seed
+from dvrenyi_plugin._validation import check_bool, check_int, check_seed
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples, read_claim
 from dvrenyi_plugin.mechanisms.finite_observations import finite_observations
 from dvrenyi_plugin.mechanisms.repeated_observations import check_independent
@@ -50,16 +50,13 @@ class TrainingMechanismConfig:
             if not callable(getattr(self, name)):
                 raise ValueError(f"{name} must be a function, got {getattr(self, name)!r}")
         given: Any = self.claimed_privacy
-        claims = tuple(given) if isinstance(given, Iterable) else (given,)
+        claims = tuple(given) if np.iterable(given) else (given,)
         if not claims:
             raise ValueError("claimed_privacy must hold at least one property, got none")
         for claim in claims:
             read_claim(claim)
         object.__setattr__(self, "claimed_privacy", claims)
-        if not isinstance(self.discrete_outputs, bool):
-            raise ValueError(
-                f"discrete_outputs must be True or False, got {self.discrete_outputs!r}"
-            )
+        check_bool("discrete_outputs", self.discrete_outputs)
         check_seed(self.seed)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvrenyi_plugin._streams import streams_of
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_choice,
     check_failure_probability,
     check_real,
@@ -77,10 +78,7 @@ class GdpBaselineTesterConfig:
         if isinstance(claim, ApproximateDp):
             check_real("privacy_property.approximate_dp.delta", claim.delta, above=0.0, at_most=1.0)
         check_choice("score", self.score, tuple(_SIGNS))
-        if not isinstance(self.held_out_threshold, bool):
-            raise ValueError(
-                f"held_out_threshold must be True or False, got {self.held_out_threshold!r}"
-            )
+        check_bool("held_out_threshold", self.held_out_threshold)
         check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
         check_real("delta", self.delta, above=0.0, below=1.0)
         check_seed(self.seed)

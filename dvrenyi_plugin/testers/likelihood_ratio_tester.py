@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvrenyi_plugin._row_by_row import RowByRow
 from dvrenyi_plugin._validation import (
+    check_bool,
     check_choice,
     check_failure_probability,
     check_order,
@@ -78,8 +79,7 @@ class LikelihoodRatioTesterConfig:
                 "largest_log_ratio must be given for the bounded certificate, got None"
             )
         for name in ("absolutely_continuous", "either_order"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            check_bool(name, getattr(self, name))
         if self.alpha is not None:
             check_order(self.alpha)
         renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
