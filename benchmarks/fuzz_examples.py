@@ -65,8 +65,9 @@ def dataset(draw: Drawer) -> Any:
 
 
 def claims() -> Examples:
-    """Returns examples of privacy properties."""
+    """Returns examples of privacy properties, and of the curves and families that they are tested in."""
     from dvrenyi_plugin import interfaces as i
+    from dvrenyi_plugin.privacy import trade_off, trade_off_families
 
     made: list[Callable[[Drawer], Any]] = [
         lambda d: i.RenyiDp(d.choose(1.25, 2.0, 8.0), d.choose(0.1, 1.0)),
@@ -89,6 +90,12 @@ def claims() -> Examples:
         "claimed_privacy": lambda d: [privacy_property(d)],
         "renyi": lambda d: made[0](d),
         "approximate": lambda d: made[4](d),
+        "TradeOffCurve": lambda d: d.choose(trade_off.GaussianCurve, trade_off.ApproximateDpCurve)(
+            d.choose(0.0, 1.0, 30.0)
+        ),
+        "TradeOffFamily": lambda d: d.choose(
+            trade_off_families.GaussianFamily(), trade_off_families.ApproximateDpFamily(0.01)
+        ),
     }
 
 

@@ -268,7 +268,8 @@ ROOMS: tuple[Room, ...] = (
             **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
             **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
             **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
-            **dict.fromkeys(("ClosestNull", "RefutationPlan", "AuditPlan", "DpSgdClaim"), _RECORD),
+            **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim"), _INTERNAL),
+            **dict.fromkeys(("ClosestNull", "NearestNull", "RefutationPlan", "AuditPlan", "DpSgdClaim"), _RECORD),
         },
     ),
     Room(
