@@ -66,7 +66,7 @@ def write_module(path: pathlib.Path, mechanisms: list[tuple[str, bool]]) -> None
         )
         for number, (kind, hidden) in enumerate(mechanisms)
     ]
-    head = "from dvrenyi_plugin.audits.registry import find_mechanism, register_mechanism\n"
+    head = "from dvrenyi_plugin.comparison.registry import find_mechanism, register_mechanism\n"
     path.write_text(head + "\n".join(entries))
 
 

@@ -27,10 +27,10 @@ from typing import Any
 
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
-from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
-from dvrenyi_plugin.audits.sequential_audit import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig
+from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.sequential import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
 
 MAX_MODELS = 500
 # Smaller than the command's default protocol (100 records, 100 steps) to be run often; d-prime is that of the claim in both.

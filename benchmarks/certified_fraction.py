@@ -28,7 +28,7 @@ from joblib import Parallel, delayed
 from known_pairs import KnownPair, gaussian, laplace, mixture, packing
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.bounds.limit import certifiable_fraction
+from dvrenyi_plugin.bounds.information_limit import certifiable_fraction
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,

@@ -36,7 +36,7 @@ _HEAD = """# How much of the truth is certified
 
 `python benchmarks/certified_fraction.py` writes this page. Each entry is a mean over independent data sets of *certified lower bound / true D_alpha*, at
 failure probability 0.05, n samples of each law. In brackets: the same over the limit, the largest fraction whose null can be rejected on average by any
-e-value (`dvrenyi_plugin.bounds.limit`). A mean can exceed the limit a little: half of all runs are lucky.
+e-value (`dvrenyi_plugin.bounds.information_limit`). A mean can exceed the limit a little: half of all runs are lucky.
 
 - **ours**: `SequentialRenyiPropertyTester`. It is told nothing about the laws.
 - **betting**: `DvRenyiPropertyTester`, a neural critic on one part of the samples and two betting bounds on the rest (10 data sets at n = 500, 3 at 5,000).

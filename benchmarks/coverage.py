@@ -28,7 +28,7 @@ from known_pairs import KnownPair, finite, gaussian, on_grid, rounded_gaussian, 
 from quick import parse_arguments, scratch_file
 from scipy import stats
 
-from dvrenyi_plugin.bounds.limit import closest_null, discrete_pair, gaussian_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null, discrete_pair, gaussian_pair
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,

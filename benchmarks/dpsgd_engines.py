@@ -22,13 +22,13 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from quick import parse_arguments
 
-from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig
-from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model, load_weights, random_weights
-from dvrenyi_plugin.mechanisms.ensemble_dp_sgd_mechanism import (
+from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig
+from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.mechanism import (
     EnsembleDpSgdMechanism,
     EnsembleDpSgdMechanismConfig,
 )
-from dvrenyi_plugin.mechanisms.opacus_dp_sgd_mechanism import (
+from dvrenyi_plugin.mechanisms.dp_sgd.networks import build_model, load_weights, random_weights
+from dvrenyi_plugin.mechanisms.dp_sgd.opacus import (
     OpacusDpSgdMechanism,
     OpacusDpSgdMechanismConfig,
 )

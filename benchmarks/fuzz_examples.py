@@ -199,10 +199,10 @@ NUMBERS: Examples = {
 
 def flow_examples() -> Examples:
     """Returns examples for flows and the mechanisms on them."""
-    from dvrenyi_plugin.flows.gaussian_flows import gaussian
     from dvrenyi_plugin.flows.grid import Axis, Grid
-    from dvrenyi_plugin.flows.particle_domain import ParticleDomain
-    from dvrenyi_plugin.mechanisms import losses
+    from dvrenyi_plugin.flows.paper.gaussian_flows import gaussian
+    from dvrenyi_plugin.flows.particles.domain import ParticleDomain
+    from dvrenyi_plugin.mechanisms.exponential import losses
 
     def axis(draw: Drawer) -> Any:
         return Axis(-1.0, 1.0, draw.choose(2, 16, 48), draw.choose("periodic", "reflecting"))

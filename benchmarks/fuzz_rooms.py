@@ -262,7 +262,7 @@ _RECORD = "record of results, made by the package"
 ROOMS: tuple[Room, ...] = (
     Room(
         "numbers",
-        ("bounds.", "conversions", "divergences", "interfaces", "audits.dp_sgd_claim",),
+        ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.guarded_fit", "privacy.", "interfaces"),
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
             **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
@@ -274,13 +274,10 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         "mechanisms",
-        tuple(
-            "mechanisms." + name
-            for name in ("additive_noise", "gaussian_mech", "laplace_mech", "noisy_max", "randomized_resp")
-        ),
+        ("mechanisms.simple.",),
         left_out={"clip_rows": _INTERNAL},
     ),
-    Room("training", ("mechanisms.training_mech",), left_out={"run_seed": _INTERNAL}),
+    Room("training", ("mechanisms.training",), left_out={"run_seed": _INTERNAL}),
     Room(
         "planning",
         ("audits.planner", "audits.audit_plan"),
@@ -309,16 +306,13 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         "samplers",
-        tuple(
-            "mechanisms." + name
-            for name in ("losses", "exponential_mech", "shk_exp", "langevin_mech", "birth_death", "broken_shk", "certified_claims")
-        ),
+        ("mechanisms.exponential.",),
         examples=flow_examples,
         left_out=dict.fromkeys(("check_loss_values", "check_alphas", "claims_of"), _INTERNAL),
     ),
     Room(
         "audits",
-        ("audits.", "critics.", "mechanisms.dp_sgd", "mechanisms.ensemble_dp", "mechanisms.opacus"),
+        ("audits.", "comparison.", "data.", "execution.", "generators.", "critics.neural_estimator", "mechanisms.dp_sgd."),
         left_out={
             **dict.fromkeys(("AuditClaim", "DpSgdClaim"), _RECORD),
             **dict.fromkeys(("BoundedArrays.random_genes", "BoundedArrays.moved"), _INTERNAL),

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from quick import parse_arguments
 from scipy import special, stats
 
-from dvrenyi_plugin.flows.particle_domain import ParticleDomain
-from dvrenyi_plugin.flows.particles import (
+from dvrenyi_plugin.flows.particles.domain import ParticleDomain
+from dvrenyi_plugin.flows.particles.ensembles import (
     ParticleDynamics,
     ParticleRun,
     Start,

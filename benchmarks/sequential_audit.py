@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd_experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
-from dvrenyi_plugin.audits.model_training import ModelTrainer
-from dvrenyi_plugin.audits.sequential_audit import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig
+from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.sequential import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainer
 
 COLUMNS = (
     "noise_scale",

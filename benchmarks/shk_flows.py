@@ -18,17 +18,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from quick import parse_arguments
 
-from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig, audit_grid_mechanism
-from dvrenyi_plugin.audits.shk_experiment import (
+from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
+from dvrenyi_plugin.audits.samplers.experiment import (
     MECHANISM_NAMES,
     ShkExperimentConfig,
     build_shk_experiment,
 )
-from dvrenyi_plugin.divergences import kullback_leibler_from_log_masses, renyi_from_log_masses
-from dvrenyi_plugin.flows.central_rk4 import CENTRAL, REVERSIBLE, rk4_step_count, run_rk4
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid import Grid
-from dvrenyi_plugin.flows.splitting import DYNAMICS, LANGEVIN, SHK, FlowConfig, run_flow
+from dvrenyi_plugin.flows.grid_flow import DYNAMICS, LANGEVIN, SHK, FlowConfig, run_flow
+from dvrenyi_plugin.flows.paper.central_rk4 import CENTRAL, REVERSIBLE, rk4_step_count, run_rk4
+from dvrenyi_plugin.privacy.divergences import (
+    kullback_leibler_from_log_masses,
+    renyi_from_log_masses,
+)
 from dvrenyi_plugin.testers import (
     SequentialRenyiPropertyTester,
     SequentialRenyiPropertyTesterConfig,

@@ -5,7 +5,7 @@ privacy properties and protocols in `dvrenyi_plugin.interfaces`. Importing this 
 the heavy libraries: torch, opacus, tensorflow and matplotlib are loaded where they are used.
 """
 
-from dvrenyi_plugin._lazy import lazy_exports
+from dvrenyi_plugin._internal.lazy import lazy_exports
 
 __version__ = "0.1.0"
 

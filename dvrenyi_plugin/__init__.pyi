@@ -1,12 +1,15 @@
 from . import (
     audits as audits,
     bounds as bounds,
-    conversions as conversions,
+    comparison as comparison,
     critics as critics,
-    divergences as divergences,
+    data as data,
+    execution as execution,
     flows as flows,
+    generators as generators,
     interfaces as interfaces,
     mechanisms as mechanisms,
+    privacy as privacy,
     testers as testers,
 )
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dvrenyi_plugin import interfaces
-from dvrenyi_plugin.divergences import renyi_pure_dp
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     GaussianDp,
@@ -24,6 +23,7 @@ from dvrenyi_plugin.interfaces import (
     read_training_config,
     renyi_threshold,
 )
+from dvrenyi_plugin.privacy.divergences import renyi_pure_dp
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.threshold_attack_tester import (
     ThresholdAttackTester,

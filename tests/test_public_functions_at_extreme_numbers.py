@@ -14,24 +14,24 @@ from fuzz_calls import run_case
 from fuzz_rooms import ROOMS
 
 from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig
-from dvrenyi_plugin.audits.comparison import ComparisonConfig
-from dvrenyi_plugin.audits.dataset_generators import (
+from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
+from dvrenyi_plugin.audits.planner import plan_refutation
+from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig
+from dvrenyi_plugin.audits.samplers.experiment import ShkExperimentConfig
+from dvrenyi_plugin.bounds.information_limit import closest_null, gaussian_pair
+from dvrenyi_plugin.comparison.run import ComparisonConfig
+from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
+from dvrenyi_plugin.flows.grid import Axis, Grid
+from dvrenyi_plugin.flows.grid_flow import FlowConfig
+from dvrenyi_plugin.flows.particles.domain import ParticleDomain
+from dvrenyi_plugin.flows.particles.kernel_density import KernelDensity
+from dvrenyi_plugin.generators.dataset_generators import (
     CanaryDatasetGenerator,
     ReplaceOneDatasetGenerator,
 )
-from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
-from dvrenyi_plugin.audits.planner import plan_refutation
-from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig
-from dvrenyi_plugin.audits.shk_experiment import ShkExperimentConfig
-from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.bounds.limit import closest_null, gaussian_pair
-from dvrenyi_plugin.conversions import dp_sgd_renyi, gaussian_dp_epsilon
-from dvrenyi_plugin.flows.grid import Axis, Grid
-from dvrenyi_plugin.flows.kernel_density import KernelDensity
-from dvrenyi_plugin.flows.particle_domain import ParticleDomain
-from dvrenyi_plugin.flows.splitting import FlowConfig
-from dvrenyi_plugin.mechanisms.losses import LogisticLoss, MeanLoss
-from dvrenyi_plugin.mechanisms.training_mechanism import TrainingMechanismConfig
+from dvrenyi_plugin.mechanisms.exponential.losses import LogisticLoss, MeanLoss
+from dvrenyi_plugin.mechanisms.training import TrainingMechanismConfig
+from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi, gaussian_dp_epsilon
 
 SEED = 5
 # Programs take a second a call: benchmarks/fuzz_public_functions.py runs them.

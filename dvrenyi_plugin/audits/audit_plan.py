@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.validation import (
     check_bool,
     check_failure_probability,
     check_int,
@@ -17,8 +17,8 @@ from dvrenyi_plugin._validation import (
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.report_text import table
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.limit import gaussian_pair
-from dvrenyi_plugin.divergences import renyi_gaussian_dp
+from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dvrenyi_plugin._text import escape
+from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.audits.plots import save_figure
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import math
 
 from scipy.special import erfcx, ndtr
 
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.validation import (
     check_bool,
     check_failure_probability,
     check_int,
@@ -29,7 +29,7 @@ from dvrenyi_plugin._validation import (
     check_real,
 )
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
-from dvrenyi_plugin.bounds.limit import GridPair, closest_null
+from dvrenyi_plugin.bounds.information_limit import GridPair, closest_null
 
 # Pairs needed with a learned log ratio, in terms of those needed with a known one: see the module's text.
 _LEARNING_SHARE, _LEARNING_ROOT = 1.25, 4.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin.audits.dp_sgd.outcome import SequentialOutcome
 from dvrenyi_plugin.audits.report_parts import AuditClaim
-from dvrenyi_plugin.audits.sequential_outcome import SequentialOutcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dvrenyi_plugin._text import escape
+from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.audits.report_parts import AuditClaim
 
 

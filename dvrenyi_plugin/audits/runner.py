@@ -13,9 +13,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._user_code import call_user_code
-from dvrenyi_plugin._validation import check_bool, check_failure_probability, check_int
-from dvrenyi_plugin.audits.runner_checks import (
+from dvrenyi_plugin._internal.user_code import call_user_code
+from dvrenyi_plugin._internal.validation import check_bool, check_failure_probability, check_int
+from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
+from dvrenyi_plugin.audits.sample_checks import (
     FreshSamples,
     check_estimate,
     check_no_nan,
@@ -26,7 +27,6 @@ from dvrenyi_plugin.audits.runner_checks import (
     describe,
     without_addresses,
 )
-from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
 from dvrenyi_plugin.interfaces import DatasetGenerator, Mechanism, PropertyTester
 
 DIRECTIONS = ("dataset1 over dataset2", "dataset2 over dataset1")

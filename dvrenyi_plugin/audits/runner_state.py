@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dvrenyi_plugin._files import write_atomically
-from dvrenyi_plugin._sealed_json import seal, unseal
+from dvrenyi_plugin._internal.files import write_atomically
+from dvrenyi_plugin._internal.sealed_json import seal, unseal
 
 _VERSION = 3
 

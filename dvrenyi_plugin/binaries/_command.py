@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from absl import flags
 
 from dvrenyi_plugin import __version__
-from dvrenyi_plugin._text import escape
+from dvrenyi_plugin._internal.text import escape
 
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
 OVERWRITE_MEANING = "replace a report of other settings in output_dir"

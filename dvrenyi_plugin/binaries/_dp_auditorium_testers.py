@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin.audits.registry import DELTA, TesterTask, register_tester
+from dvrenyi_plugin.comparison.registry import DELTA, TesterTask, register_tester
 
 FAMILY = "DP-Auditorium"
 _HISTOGRAM_BINS = 10

@@ -8,8 +8,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from dvrenyi_plugin._files import scratch_folder
-from dvrenyi_plugin._sealed_json import seal, unseal
+from dvrenyi_plugin._internal.files import scratch_folder
+from dvrenyi_plugin._internal.sealed_json import seal, unseal
 
 # What a result was made with: another one does not replace it silently.
 SETTINGS_FILE = "settings.json"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin._text import escape
+from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import (
     EXIT_OK,
     EXIT_REFUTED,
@@ -178,18 +178,18 @@ def _audit(values: flags.FlagValues) -> Outcome:
         overwrite=values.overwrite,
     ) as staging:
         # Torch and opacus take seconds to load: not before the flags are known to be good.
-        from dvrenyi_plugin.audits.dp_sgd_audit import DpSgdAuditConfig, audit_dp_sgd
-        from dvrenyi_plugin.audits.dp_sgd_experiment import (
+        from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+        from dvrenyi_plugin.audits.dp_sgd.experiment import (
             DpSgdExperimentConfig,
             build_dp_sgd_experiment,
         )
-        from dvrenyi_plugin.audits.model_training import ModelTrainingConfig
-        from dvrenyi_plugin.audits.observation_store import open_store
-        from dvrenyi_plugin.audits.report_files import write_report_files
-        from dvrenyi_plugin.audits.sequential_audit import (
+        from dvrenyi_plugin.audits.dp_sgd.files import write_report_files
+        from dvrenyi_plugin.audits.dp_sgd.sequential import (
             SequentialAuditConfig,
             audit_dp_sgd_sequentially,
         )
+        from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
+        from dvrenyi_plugin.execution.observation_store import open_store
 
         if values.futility_mu is not None and not values.sequential:
             raise ValueError("futility_mu needs --sequential")

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin._text import escape
+from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import (
     EXIT_OK,
     EXIT_REFUTED,
@@ -96,9 +96,12 @@ def _audit(values: flags.FlagValues) -> Outcome:
         overwrite=values.overwrite,
     ) as staging:
         # scipy and the testers take a second to load: not before the flags are known to be good.
-        from dvrenyi_plugin.audits.shk_audit import ShkAuditConfig, audit_grid_mechanism
-        from dvrenyi_plugin.audits.shk_experiment import ShkExperimentConfig, build_shk_experiment
-        from dvrenyi_plugin.audits.shk_report_files import write_shk_report_files
+        from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
+        from dvrenyi_plugin.audits.samplers.experiment import (
+            ShkExperimentConfig,
+            build_shk_experiment,
+        )
+        from dvrenyi_plugin.audits.samplers.files import write_shk_report_files
 
         config = ShkAuditConfig(
             num_samples=values.num_samples,

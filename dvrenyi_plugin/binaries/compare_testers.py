@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin._text import escape
+from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, end_process, run_command
 
 _NAME = "compare_testers"
@@ -87,9 +87,9 @@ def run() -> None:
 
 
 def _compare(values: flags.FlagValues) -> Outcome:
-    from dvrenyi_plugin.audits.comparison import ComparisonConfig, run_comparison
-    from dvrenyi_plugin.audits.comparison_files import to_json, write_comparison_files
-    from dvrenyi_plugin.audits.comparison_tables import verdict_lines
+    from dvrenyi_plugin.comparison.files import to_json, write_comparison_files
+    from dvrenyi_plugin.comparison.render import verdict_lines
+    from dvrenyi_plugin.comparison.run import ComparisonConfig, run_comparison
 
     modules = list(values.extra_module)
     if values.dp_auditorium and importlib.util.find_spec("dp_auditorium") is not None:
@@ -126,7 +126,7 @@ def _compare(values: flags.FlagValues) -> Outcome:
 
 def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
     """Returns what is compared and how often: as the flags say, and where they say nothing, by --quick."""
-    from dvrenyi_plugin.audits.registry import (
+    from dvrenyi_plugin.comparison.registry import (
         BUILT_IN_MODULES,
         find_mechanism,
         find_tester,

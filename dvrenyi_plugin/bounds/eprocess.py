@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
@@ -29,8 +29,8 @@ from dvrenyi_plugin._validation import (
     check_real,
     check_samples,
 )
-from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter, guarded_fit
-from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio
+from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter, guarded_fit
+from dvrenyi_plugin.critics.simple_families import Array, LogRatio
 
 # Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
 STREAM_WARM_UP = 30

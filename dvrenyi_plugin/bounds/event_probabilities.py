@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from dvrenyi_plugin._log_moments import log_moment_excess, renyi_from_excess
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.validation import (
     check_delta,
     check_epsilon,
     check_failure_probability,
@@ -29,7 +28,11 @@ from dvrenyi_plugin._validation import (
     check_numbers,
     check_order,
 )
-from dvrenyi_plugin.bounds.means import clopper_pearson_lower_bound, clopper_pearson_upper_bound
+from dvrenyi_plugin.bounds.bounded_means import (
+    clopper_pearson_lower_bound,
+    clopper_pearson_upper_bound,
+)
+from dvrenyi_plugin.privacy.log_moments import log_moment_excess, renyi_from_excess
 
 
 def renyi_from_rates(

@@ -1,6 +1,6 @@
 """The growth-optimal e-process: an anytime-valid lower bound on D_alpha(Q || P) from samples.
 
-Pairs of samples multiply the factors of `growth_optimal` for a whole grid of nulls "D_alpha <= epsilon"; `eprocess` says
+Pairs of samples multiply the factors of `growth_factor` for a whole grid of nulls "D_alpha <= epsilon"; `eprocess` says
 why the largest one rejected with all smaller ones is a lower bound at any time.
 """
 
@@ -14,23 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.validation import (
     check_int,
     check_order,
     check_orders,
     check_samples,
 )
-from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.bounds.eprocess import (
     CLAIM_MARGIN,
     STREAM_WARM_UP,
     EProcess,
     check_epsilons,
 )
-from dvrenyi_plugin.bounds.growth_optimal import best_bets, interpolate_bets, log_factors
-from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter, guarded_fit
-from dvrenyi_plugin.bounds.limit import largest_rate
-from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
+from dvrenyi_plugin.bounds.growth_factor import best_bets, interpolate_bets, log_factors
+from dvrenyi_plugin.bounds.information_limit import largest_rate
+from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
+from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter, guarded_fit
+from dvrenyi_plugin.critics.simple_families import Array, LogRatio, fit_log_ratio
 
 # Steps of 2%: at 50,000 pairs the sampling error of the bound is about as large.
 DEFAULT_EPSILONS = np.geomspace(1e-3, 60.0, 557)
@@ -74,7 +74,7 @@ class GrowthOptimalEProcess(EProcess):
       num_cells: values of the log ratio that are told apart, >= 2; by default more as more pairs are seen.
         The tilted ratio is a step function on them; validity does not depend on it.
 
-    Source: the factor and its proof: `dvrenyi_plugin.bounds.growth_optimal`.
+    Source: the factor and its proof: `dvrenyi_plugin.bounds.growth_factor`.
     """
 
     def __init__(

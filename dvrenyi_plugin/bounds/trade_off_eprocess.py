@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from dvrenyi_plugin._validation import check_int, check_real
+from dvrenyi_plugin._internal.validation import check_int, check_real
 from dvrenyi_plugin.bounds.eprocess import EProcess
-from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.bounds.log_ratio import Array, LogRatio, fit_log_ratio
 from dvrenyi_plugin.bounds.trade_off_factor import (
     NearestNull,
     keeps_claim,
     log_factors,
     nearest_null,
 )
+from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
+from dvrenyi_plugin.critics.simple_families import Array, LogRatio, fit_log_ratio
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 
-from dvrenyi_plugin.bounds.growth_optimal import mean_log
+from dvrenyi_plugin.bounds.growth_factor import mean_log
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 
 Array = NDArray[np.float64]

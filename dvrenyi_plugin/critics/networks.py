@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from dvrenyi_plugin._validation import check_samples
+from dvrenyi_plugin._internal.validation import check_samples
 
 # Corners of the clamp are rounded over this fraction of its width.
 _CLAMP_SOFTNESS = 0.05

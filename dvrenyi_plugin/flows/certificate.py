@@ -1,6 +1,6 @@
 """One object that answers every privacy question about a flow stopped at time t, and names the result it used.
 
-The answers hold for the law that the program of `splitting` produces, at every step size, because each rests on
+The answers hold for the law that the program of `grid_flow` produces, at every step size, because each rests on
     width(log rho_t / rho'_t) <= osc(V - V') + decay (R_0 + R_0'),
 with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to the width for rounding.
 What a 64-bit random number does to the tails of a draw is not covered: see `Grid.draw`.
@@ -13,23 +13,23 @@ import math
 
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.ranges import check_size
+from dvrenyi_plugin._internal.validation import (
     check_bool,
     check_epsilon,
     check_order,
     check_real,
 )
-from dvrenyi_plugin.divergences import renyi_pure_dp
-from dvrenyi_plugin.flows.bounded_range import (
+from dvrenyi_plugin.flows.grid import Grid
+from dvrenyi_plugin.flows.stability import pair_constants
+from dvrenyi_plugin.flows.utility import excess_bound
+from dvrenyi_plugin.privacy.bounded_range import (
     delta_of_pure_dp,
     delta_of_range,
     kullback_leibler_of_range,
     renyi_of_range,
 )
-from dvrenyi_plugin.flows.grid import Grid
-from dvrenyi_plugin.flows.ranges import check_size
-from dvrenyi_plugin.flows.stability import pair_constants
-from dvrenyi_plugin.flows.utility_bounds import excess_bound
+from dvrenyi_plugin.privacy.divergences import renyi_pure_dp
 
 _ROUNDING = 1e-12
 

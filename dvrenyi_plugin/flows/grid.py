@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from dvrenyi_plugin._user_code import call_user_code, user_numbers
-from dvrenyi_plugin._validation import check_choice, check_int, check_numbers, check_real
-from dvrenyi_plugin.flows.ranges import MOST_CELLS, check_interval, check_moderate
+from dvrenyi_plugin._internal.ranges import MOST_CELLS, check_interval, check_moderate
+from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
+from dvrenyi_plugin._internal.validation import check_choice, check_int, check_numbers, check_real
 
 PERIODIC = "periodic"
 REFLECTING = "reflecting"

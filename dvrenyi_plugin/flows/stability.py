@@ -6,7 +6,7 @@ with primes, and `mismatch` for one of
     osc(V - V')           (assumption A1', never larger, blind to constants),
     ||log pi / pi'||_inf  (the exact target floor, for a known pair).
 Assumptions: the domain is compact without boundary (a torus) and the flows are smooth and positive. On a grid the
-statements hold for the reversible splitting of `splitting` at every step size, by the discrete maximum principle,
+statements hold for the reversible splitting of `grid_flow` at every step size, by the discrete maximum principle,
 and there also for reflecting walls: nothing in the discrete proof looks at the boundary. For a continuous flow in a
 box the paper's theorem does not apply as stated; with a no-flux boundary its maximum principle needs Hopf's lemma.
 
@@ -22,10 +22,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._validation import check_real
-from dvrenyi_plugin.flows.generator import neighbour_differences
+from dvrenyi_plugin._internal.ranges import check_kind, check_size
+from dvrenyi_plugin._internal.validation import check_real
 from dvrenyi_plugin.flows.grid import FloatArray, Grid
-from dvrenyi_plugin.flows.ranges import check_kind, check_size
+from dvrenyi_plugin.flows.transport.generator import neighbour_differences
 
 
 @dataclasses.dataclass(frozen=True)

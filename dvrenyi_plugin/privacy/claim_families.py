@@ -7,8 +7,8 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._validation import check_order, check_real
-from dvrenyi_plugin.interfaces import (
+from dvrenyi_plugin._internal.validation import check_order, check_real
+from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
     Claim,
     GaussianDp,

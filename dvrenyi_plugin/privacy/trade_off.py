@@ -19,14 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.validation import (
     check_delta,
     check_epsilon,
     check_int,
     check_numbers,
     check_real,
 )
-from dvrenyi_plugin.conversions import gaussian_dp_delta, gaussian_dp_epsilon
+from dvrenyi_plugin.privacy.conversions import gaussian_dp_delta, gaussian_dp_epsilon
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dvrenyi_plugin._validation import check_choice, check_epsilon, check_order, check_real
-from dvrenyi_plugin.interfaces import (
+from dvrenyi_plugin._internal.validation import check_choice, check_epsilon, check_order, check_real
+from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
     Claim,
     GaussianDp,
@@ -192,7 +192,7 @@ def dp_sgd_curve(
     """
     import dp_accounting
 
-    from dvrenyi_plugin.conversions import dp_sgd_mu
+    from dvrenyi_plugin.privacy.conversions import dp_sgd_mu
 
     rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     if rate == 1.0:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dvrenyi_plugin._validation import check_delta
+from dvrenyi_plugin._internal.validation import check_delta
 from dvrenyi_plugin.privacy.trade_off import (
     ApproximateDpCurve,
     BoundedRangeCurve,

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._validation import check_lower_bound
+from dvrenyi_plugin._internal.validation import check_lower_bound
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 _MOST_SAMPLES = 10**9

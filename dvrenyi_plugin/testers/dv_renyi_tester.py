@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dvrenyi_plugin._row_by_row import RowByRow
-from dvrenyi_plugin._streams import seed_of, streams_of
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.row_by_row import RowByRow
+from dvrenyi_plugin._internal.streams import seed_of, streams_of
+from dvrenyi_plugin._internal.validation import (
     check_choice,
     check_failure_probability,
     check_order,
@@ -27,12 +27,12 @@ from dvrenyi_plugin._validation import (
     check_seed,
     check_widths,
 )
-from dvrenyi_plugin.bounds.donsker_varadhan import donsker_varadhan_value
+from dvrenyi_plugin.bounds.bounded_means import betting_lower_bound, betting_upper_bound
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.limit import largest_rate
-from dvrenyi_plugin.bounds.means import betting_lower_bound, betting_upper_bound
+from dvrenyi_plugin.bounds.information_limit import largest_rate
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
-from dvrenyi_plugin.critics.dv_estimator import (
+from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
+from dvrenyi_plugin.critics.neural_estimator import (
     MIN_SAMPLES,
     DvRenyiEstimator,
     DvRenyiEstimatorConfig,

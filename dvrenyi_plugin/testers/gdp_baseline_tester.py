@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dvrenyi_plugin._streams import streams_of
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.streams import streams_of
+from dvrenyi_plugin._internal.validation import (
     check_bool,
     check_choice,
     check_failure_probability,
@@ -19,10 +19,11 @@ from dvrenyi_plugin._validation import (
     check_sample_pair,
     check_seed,
 )
+from dvrenyi_plugin.bounds.bounded_means import (
+    clopper_pearson_lower_bound,
+    clopper_pearson_upper_bound,
+)
 from dvrenyi_plugin.bounds.event_probabilities import EventBounds, gaussian_dp_mu_from_rates
-from dvrenyi_plugin.bounds.means import clopper_pearson_lower_bound, clopper_pearson_upper_bound
-from dvrenyi_plugin.conversions import gaussian_dp_epsilon
-from dvrenyi_plugin.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     PureDp,
@@ -31,6 +32,8 @@ from dvrenyi_plugin.interfaces import (
     claim_level,
     read_claim,
 )
+from dvrenyi_plugin.privacy.conversions import gaussian_dp_epsilon
+from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester
 from dvrenyi_plugin.testers.threshold_rules import (

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dvrenyi_plugin._row_by_row import RowByRow
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.row_by_row import RowByRow
+from dvrenyi_plugin._internal.validation import (
     check_bool,
     check_choice,
     check_failure_probability,
@@ -21,7 +21,7 @@ from dvrenyi_plugin._validation import (
     check_sample_pair,
     check_seed,
 )
-from dvrenyi_plugin.bounds.theorems import (
+from dvrenyi_plugin.bounds.paper_theorems import (
     bounded_loss_lower_bound,
     bounded_loss_upper_bound,
     empirical_renyi_divergence,

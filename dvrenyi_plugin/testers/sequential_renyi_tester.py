@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._streams import seed_of, streams_of
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.streams import seed_of, streams_of
+from dvrenyi_plugin._internal.validation import (
     check_choice,
     check_failure_probability,
     check_int,
@@ -21,9 +21,9 @@ from dvrenyi_plugin._validation import (
     check_seed,
 )
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, sample_size_warm_up
-from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
+from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
+from dvrenyi_plugin.critics.simple_families import fit_log_ratio
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
@@ -140,7 +140,7 @@ class SequentialRenyiPropertyTester(BoundTester):
         Raises:
           ValueError: malformed samples, fewer than 2 a side, or a failure probability outside (0, 1).
 
-        Source: `dvrenyi_plugin.bounds.growth_optimal` (factor and proof), Ville's inequality.
+        Source: `dvrenyi_plugin.bounds.growth_factor` (factor and proof), Ville's inequality.
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
@@ -233,6 +233,6 @@ class SequentialRenyiPropertyTester(BoundTester):
     def _fitter(self) -> LogRatioFitter:
         if self._config.critic == "auto":
             return fit_log_ratio
-        from dvrenyi_plugin.critics.log_ratio_network import NetworkLogRatio
+        from dvrenyi_plugin.critics.neural_classifier import NetworkLogRatio
 
         return NetworkLogRatio(seed=seed_of(self._critic_stream)).fit

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from dvrenyi_plugin._streams import streams_of
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.streams import streams_of
+from dvrenyi_plugin._internal.validation import (
     check_failure_probability,
     check_orders,
     check_real,

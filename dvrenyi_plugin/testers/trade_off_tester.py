@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._streams import seed_of, streams_of
-from dvrenyi_plugin._validation import (
+from dvrenyi_plugin._internal.streams import seed_of, streams_of
+from dvrenyi_plugin._internal.validation import (
     check_choice,
     check_failure_probability,
     check_int,
@@ -20,9 +20,9 @@ from dvrenyi_plugin._validation import (
     check_seed,
 )
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
-from dvrenyi_plugin.bounds.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.bounds.log_ratio import fit_log_ratio
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
+from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
+from dvrenyi_plugin.critics.simple_families import fit_log_ratio
 from dvrenyi_plugin.interfaces import claim_level, read_claim
 from dvrenyi_plugin.privacy.claim_families import family_of
 from dvrenyi_plugin.testers.bound_result import BoundResult
@@ -163,6 +163,6 @@ class TradeOffPropertyTester(BoundTester):
     def _fitter(self) -> LogRatioFitter:
         if self._config.critic == "auto":
             return fit_log_ratio
-        from dvrenyi_plugin.critics.log_ratio_network import NetworkLogRatio
+        from dvrenyi_plugin.critics.neural_classifier import NetworkLogRatio
 
         return NetworkLogRatio(seed=seed_of(self._critic_stream)).fit

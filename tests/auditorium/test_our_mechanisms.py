@@ -24,7 +24,6 @@ from dp_auditorium.testers import (
     renyi_tester,
 )
 
-from dvrenyi_plugin.conversions import gaussian_dp_epsilon
 from dvrenyi_plugin.interfaces import GaussianDp, PureDp, RenyiDp, read_claim
 from dvrenyi_plugin.mechanisms import (
     BirthDeathLangevinMechanism,
@@ -48,6 +47,7 @@ from dvrenyi_plugin.mechanisms import (
     TrainingMechanismConfig,
     random_weights,
 )
+from dvrenyi_plugin.privacy.conversions import gaussian_dp_epsilon
 
 ALPHA = 1.25
 DELTA = 1e-3

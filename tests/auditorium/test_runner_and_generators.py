@@ -16,14 +16,14 @@ from dp_auditorium.configs import (
 from dp_auditorium.generators import constant_dataset_generator
 from dp_auditorium.testers import histogram_tester, renyi_tester
 
-from dvrenyi_plugin.audits.dataset_generators import (
+from dvrenyi_plugin.audits.runner import PrivacyTestRunner, PrivacyTestRunnerConfig
+from dvrenyi_plugin.generators.dataset_generators import (
     BoundedArrays,
     CanaryDatasetGenerator,
     EvolutionarySearchDatasetGenerator,
     EvolutionConfig,
     RandomSearchDatasetGenerator,
 )
-from dvrenyi_plugin.audits.runner import PrivacyTestRunner, PrivacyTestRunnerConfig
 from dvrenyi_plugin.mechanisms import GaussianMechanism, GaussianMechanismConfig
 from dvrenyi_plugin.testers import ThresholdAttackTester, ThresholdAttackTesterConfig
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from dvrenyi_plugin.mechanisms.dp_sgd_models import build_model, weights_of
-from dvrenyi_plugin.mechanisms.keras_network import KerasNetwork
+from dvrenyi_plugin.mechanisms.dp_sgd.keras_network import KerasNetwork
+from dvrenyi_plugin.mechanisms.dp_sgd.networks import build_model, weights_of
 
 IMAGE = (3, 16, 18)  # neither square nor of one channel: a wrong order of coordinates shows
 

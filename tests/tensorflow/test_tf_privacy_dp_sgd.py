@@ -16,19 +16,19 @@ import torch
 from scipy import stats
 
 from dvrenyi_plugin.binaries import audit_dpsgd
-from dvrenyi_plugin.conversions import dp_sgd_epsilon
-from dvrenyi_plugin.mechanisms import tf_privacy_training as module
-from dvrenyi_plugin.mechanisms.dp_sgd_config import DpSgdConfig
-from dvrenyi_plugin.mechanisms.dp_sgd_models import random_weights
-from dvrenyi_plugin.mechanisms.ensemble_dp_sgd_mechanism import (
+from dvrenyi_plugin.mechanisms.dp_sgd import tf_privacy_training as module
+from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig
+from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.mechanism import (
     EnsembleDpSgdMechanism,
     EnsembleDpSgdMechanismConfig,
 )
-from dvrenyi_plugin.mechanisms.tf_privacy_dp_sgd_mechanism import (
+from dvrenyi_plugin.mechanisms.dp_sgd.networks import random_weights
+from dvrenyi_plugin.mechanisms.dp_sgd.tf_privacy import (
     OPTIMIZERS,
     TfPrivacyDpSgdMechanism,
     TfPrivacyDpSgdMechanismConfig,
 )
+from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon
 
 SHAPE = (6,)
 NUM_WEIGHTS, NUM_PARAMETERS = 24, 28

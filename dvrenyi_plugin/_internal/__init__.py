@@ -1,0 +1,1 @@
+"""What every room uses: argument validation, lazy exports, threads."""

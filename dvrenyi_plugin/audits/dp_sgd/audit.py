@@ -1,0 +1,158 @@
+"""The black-box audit: train many models on each of two neighbouring datasets, compare the canary's losses.
+
+Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine
+Learning", algorithm 3, with the failure probability divided over its two directions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._internal.user_code import call_user_code
+from dvrenyi_plugin._internal.validation import check_failure_probability, check_int, check_seed
+from dvrenyi_plugin.audits.dp_sgd.report import AuditReport
+from dvrenyi_plugin.audits.dp_sgd.training import (
+    ModelTrainer,
+    ModelTrainingConfig,
+    Observations,
+    train_both_worlds,
+)
+from dvrenyi_plugin.audits.report_parts import DirectionReport
+from dvrenyi_plugin.data.labelled import Records
+from dvrenyi_plugin.execution.observation_store import ObservationStore
+from dvrenyi_plugin.interfaces import NeighboringDatasets
+from dvrenyi_plugin.testers.bound_result import BoundResult
+
+# Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
+MIN_MODELS = 10
+
+
+class BoundTester(Protocol):
+    """A property tester that says how it came to its bound."""
+
+    @property
+    def privacy_property(self) -> Any:
+        """The property under test."""
+
+    def audit(
+        self, samples1: NDArray[Any], samples2: NDArray[Any], failure_probability: float
+    ) -> BoundResult:
+        """Returns a one-sided lower bound on the divergence of law 1 from law 2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DpSgdAuditConfig:
+    """How much is trained, and how sure the statement is to be.
+
+    Attributes:
+      num_models: trained models a world, at least `MIN_MODELS`.
+      failure_probability: of the whole audit, both directions together, in (0, 1).
+      training: how the models are spread over workers. Results do not depend on it.
+      num_canaries: records in which the datasets differ, >= 1. With more than one the tester's claim must be one for
+        groups of that many (see `dp_sgd_claim_at`).
+      seed: reported beside the result; the streams themselves belong to the mechanism and the tester.
+    """
+
+    num_models: int = 200
+    failure_probability: float = 0.05
+    training: ModelTrainingConfig = dataclasses.field(default_factory=ModelTrainingConfig)
+    num_canaries: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("num_models", self.num_models, at_least=MIN_MODELS)
+        check_failure_probability(self.failure_probability)
+        check_int("num_canaries", self.num_canaries, at_least=1)
+        check_seed(self.seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class DpSgdAuditResult:
+    """Report and the observations it was made from."""
+
+    report: AuditReport
+    observations: Observations
+
+
+def audit_dp_sgd(
+    mechanism: ModelTrainer,
+    tester: BoundTester,
+    pair: NeighboringDatasets[Records],
+    config: DpSgdAuditConfig,
+    *,
+    claimed_mu: float | None = None,
+    noise_free_shift: float | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    notes: Sequence[str] = (),
+    store: ObservationStore | None = None,
+) -> DpSgdAuditResult:
+    """Returns the audit of a training mechanism on one pair of neighbouring datasets.
+
+    Both directions are tested, each at half of the failure probability: the report's lower bound exceeds the
+    larger of the two divergences with probability at most `config.failure_probability` (union bound).
+
+    Args:
+      mechanism: trains models; observations are shape (num_models, k), the canary's loss first.
+      tester: with the claim under test inside.
+      pair: (D, D + canary).
+      config: see `DpSgdAuditConfig`.
+      claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report only.
+      noise_free_shift: by how much the canary lowers its own loss without noise, for the report only.
+      settings: recorded in the report.
+      notes: sentences for the report's reader.
+      store: keeps the models as they finish, and gives those it has.
+
+    Raises:
+      ValueError: the pair is not neighbouring, models that repeat each other, or a store that is damaged.
+      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
+    """
+    start = time.perf_counter()
+    observations = train_both_worlds(
+        mechanism,
+        pair,
+        range(config.num_models),
+        config.training,
+        num_canaries=config.num_canaries,
+        store=store,
+    )
+    trained = time.perf_counter()
+    directions = run_both_directions(tester, observations, config.failure_probability)
+    report = AuditReport.of_losses(
+        observations.without[:, 0],
+        observations.with_canary[:, 0],
+        directions=directions,
+        privacy_property=tester.privacy_property,
+        claimed_mu=claimed_mu,
+        failure_probability=config.failure_probability,
+        seed=config.seed,
+        training_seconds=trained - start,
+        wall_seconds=time.perf_counter() - start,
+        noise_free_shift=noise_free_shift,
+        settings=dict(settings),
+        notes=tuple(notes) + observations.notes(),
+    )
+    return DpSgdAuditResult(report, observations)
+
+
+def run_both_directions(
+    tester: BoundTester, observations: Observations, failure_probability: float
+) -> tuple[DirectionReport, DirectionReport]:
+    """Returns the bounds on both orderings of the worlds, each at half of the failure probability."""
+    half = check_failure_probability(failure_probability) / 2.0
+    without, with_canary = observations.without, observations.with_canary
+    return (
+        DirectionReport(
+            "with over without canary",
+            call_user_code("tester", tester.audit, with_canary, without, half),
+        ),
+        DirectionReport(
+            "without over with canary",
+            call_user_code("tester", tester.audit, without, with_canary, half),
+        ),
+    )

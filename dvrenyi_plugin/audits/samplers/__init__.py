@@ -1,0 +1,1 @@
+"""The audit of samplers of the exponential mechanism: certificate, exact laws, bounds."""

@@ -1,0 +1,12 @@
+from .files import write_comparison_files as write_comparison_files
+from .registry import (
+    AuditSubject as AuditSubject,
+    TesterTask as TesterTask,
+    register_mechanism as register_mechanism,
+    register_tester as register_tester,
+)
+from .run import (
+    Comparison as Comparison,
+    ComparisonConfig as ComparisonConfig,
+    run_comparison as run_comparison,
+)

@@ -1,0 +1,345 @@
+"""Every tester on every mechanism, honest and broken, at several sample sizes: planned, run in parallel, resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import platform
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+from dvrenyi_plugin import __version__
+from dvrenyi_plugin._internal.files import refuse_link
+from dvrenyi_plugin._internal.validation import (
+    check_bool,
+    check_choice,
+    check_failure_probability,
+    check_int,
+    check_many,
+    check_real,
+    check_seed,
+)
+from dvrenyi_plugin.comparison.cells import (
+    BROKEN,
+    DIED,
+    ERROR,
+    HONEST,
+    NOT_APPLICABLE,
+    OK,
+    TIMEOUT,
+    CellKey,
+    CellResult,
+    CellTask,
+    PoolTask,
+    one_line,
+    read_pool,
+    run_task,
+)
+from dvrenyi_plugin.comparison.registry import (
+    BUILT_IN_MODULES,
+    find_mechanism,
+    find_tester,
+    load_modules,
+    mechanism_names,
+    tester_names,
+)
+from dvrenyi_plugin.comparison.rows import RowStore, with_source
+from dvrenyi_plugin.execution.isolated import (
+    FINISHED,
+    PROCESS_DIED,
+    TIMED_OUT,
+    Outcome,
+    run_in_processes,
+)
+
+VARIANTS = (HONEST, BROKEN)
+_ROWS, _POOLS, _LOG = "rows.jsonl", "pools", "workers.log"
+_MIN_SAMPLES = 20
+_LIBRARIES = (
+    "numpy",
+    "scipy",
+    "torch",
+    "opacus",
+    "scikit-learn",
+    "dp_auditorium",
+    "tensorflow",
+    "keras",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ComparisonConfig:
+    """What is compared, and how often.
+
+    Attributes:
+      output_dir: folder of rows, pools and reports; a comparison that was interrupted goes on from what is there.
+      mechanisms: registered names; empty for all.
+      testers: registered names; empty for all.
+      variants: any of "honest" and "broken".
+      sample_sizes: samples of each law, each >= 20.
+      repeats: audits a cell, >= 1.
+      slow_repeats: for testers registered as slow, >= 1.
+      failure_probability: of one audit, in (0, 1): each direction gets half.
+      seed: root of every random stream, >= 0.
+      num_workers: processes, >= 1. Results do not depend on it.
+      timeout_s: seconds after which a cell, or the drawing of a pool, is given up, > 0.
+      time_limit_s: seconds after which nothing new is started; None for no limit.
+      retry_failed: run again what ended without a result before.
+      modules: dotted names or .py files that register more mechanisms and testers.
+    """
+
+    output_dir: str
+    mechanisms: tuple[str, ...] = ()
+    testers: tuple[str, ...] = ()
+    variants: tuple[str, ...] = VARIANTS
+    sample_sizes: tuple[int, ...] = (250, 1000, 4000)
+    repeats: int = 20
+    slow_repeats: int = 4
+    failure_probability: float = 0.05
+    seed: int = 0
+    num_workers: int = 2
+    timeout_s: float = 300.0
+    time_limit_s: float | None = None
+    retry_failed: bool = False
+    modules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.output_dir, str) or not self.output_dir:
+            raise ValueError(f"output_dir must be a folder to write to, got {self.output_dir!r}")
+        for name in ("mechanisms", "testers", "variants", "modules"):
+            values = check_many(name, getattr(self, name), "names")
+            if not all(isinstance(value, str) for value in values):
+                raise ValueError(f"{name} must be a tuple of names, got {values!r}")
+            object.__setattr__(self, name, values)
+        sizes = tuple(
+            check_int("sample_sizes", size, at_least=_MIN_SAMPLES)
+            for size in check_many("sample_sizes", self.sample_sizes, "integers")
+        )
+        object.__setattr__(self, "sample_sizes", sizes)
+        for name in ("mechanisms", "testers", "variants", "sample_sizes"):
+            values = getattr(self, name)
+            if len(set(values)) != len(values):
+                # Its audits would be counted twice.
+                raise ValueError(
+                    f"{name} must name each one once, got {', '.join(map(str, values))}"
+                )
+        for variant in self.variants:
+            check_choice("variants", variant, VARIANTS)
+        if not self.variants or not self.sample_sizes:
+            raise ValueError("variants and sample_sizes must each hold at least one")
+        check_int("repeats", self.repeats, at_least=1)
+        check_int("slow_repeats", self.slow_repeats, at_least=1)
+        check_failure_probability(self.failure_probability)
+        check_seed(self.seed)
+        check_int("num_workers", self.num_workers, at_least=1)
+        check_real("timeout_s", self.timeout_s, above=0.0)
+        if self.time_limit_s is not None:
+            check_real("time_limit_s", self.time_limit_s, at_least=0.0)
+        check_bool("retry_failed", self.retry_failed)
+
+    @property
+    def all_modules(self) -> tuple[str, ...]:
+        """The modules that register everything named here, files by their absolute paths."""
+        files = (os.path.abspath(name) if name.endswith(".py") else name for name in self.modules)
+        return (*BUILT_IN_MODULES, *files)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Rows of a comparison.
+
+    Attributes:
+      config: what was asked.
+      mechanisms: names compared, in order.
+      testers: names compared, in order.
+      rows: one a cell that has ended, in the order of the plan.
+      num_missing: cells of the plan that have not ended.
+      versions: of the libraries.
+    """
+
+    config: ComparisonConfig
+    mechanisms: tuple[str, ...]
+    testers: tuple[str, ...]
+    rows: tuple[CellResult, ...]
+    num_missing: int
+    versions: Mapping[str, str]
+
+    @property
+    def num_failed(self) -> int:
+        """Cells that ended without a result, though their tester can test their claim."""
+        return sum(row.status not in (OK, NOT_APPLICABLE) for row in self.rows)
+
+
+def run_comparison(
+    config: ComparisonConfig, on_progress: Callable[[int, int, CellResult], None] | None = None
+) -> Comparison:
+    """Returns the comparison, after running every cell that the output folder has no row for.
+
+    A row is appended as soon as its cell ends. A tester or mechanism that raises, hangs or kills its process leaves a
+    row that says so.
+
+    Args:
+      config: see `ComparisonConfig`.
+      on_progress: called after each cell with (cells ended, cells planned, result).
+
+    Raises:
+      ValueError: an unknown name, a module that cannot be loaded, an output folder in use by another process, or
+        one whose rows or pools are damaged or of a comparison with another seed, failure probability or version.
+      OSError: the folder cannot be written.
+    """
+    started = time.monotonic()
+    load_modules(config.all_modules)
+    mechanisms = config.mechanisms or mechanism_names()
+    testers = config.testers or tester_names()
+    plan = _plan(config, mechanisms, testers)
+    if os.path.lexists(config.output_dir) and not os.path.isdir(config.output_dir):
+        raise ValueError(f"output_dir must be a folder, got the file {config.output_dir!r}")
+    os.makedirs(config.output_dir, exist_ok=True)
+    for name in (_POOLS, _LOG):
+        refuse_link("output_dir", os.path.join(config.output_dir, name))
+    keys = [key for key, _ in plan]
+
+    def may_start() -> bool:
+        limit = config.time_limit_s
+        return limit is None or time.monotonic() - started < limit
+
+    header = {
+        "seed": int(config.seed),
+        "failure_probability": float(config.failure_probability),
+        "version": __version__,
+    }
+    with RowStore.open(os.path.join(config.output_dir, _ROWS), header, _source) as store:
+        missing = [
+            (key, pool)
+            for key, pool in plan
+            if key not in store.rows
+            or (config.retry_failed and store.rows[key].status not in (OK, NOT_APPLICABLE))
+        ]
+        # Fast testers first: a run that is cut short shows most of the picture.
+        missing.sort(key=lambda cell: find_tester(cell[0].tester).slow)
+        done = len(plan) - len(missing)
+        with contextlib.closing(_run(config, missing, may_start)) as results:
+            for result in results:
+                store.append(with_source(result, _source(result.key) or ""))
+                done += 1
+                if on_progress is not None:
+                    on_progress(done, len(plan), result)
+    rows = tuple(store.rows[key] for key in keys if key in store.rows)
+    return Comparison(
+        config, tuple(mechanisms), tuple(testers), rows, len(plan) - len(rows), _versions()
+    )
+
+
+def _plan(
+    config: ComparisonConfig, mechanisms: tuple[str, ...], testers: tuple[str, ...]
+) -> list[tuple[CellKey, int | None]]:
+    """Returns every cell with the size of its pool, None for samples drawn in the cell."""
+    plan: list[tuple[CellKey, int | None]] = []
+    for name in mechanisms:
+        mechanism = find_mechanism(name)
+        pool = None
+        if mechanism.pool_size is not None:
+            pool = min(mechanism.pool_size, config.repeats * max(config.sample_sizes))
+        for variant in config.variants:
+            for size in config.sample_sizes:
+                for tester_name in testers:
+                    slow = find_tester(tester_name).slow
+                    repeats = config.slow_repeats if slow else config.repeats
+                    if pool is not None:
+                        repeats = min(repeats, pool // size)
+                    if repeats > 0:
+                        key = CellKey(name, variant, int(size), tester_name, int(repeats))
+                        plan.append((key, pool))
+    return plan
+
+
+def _run(
+    config: ComparisonConfig,
+    cells: list[tuple[CellKey, int | None]],
+    may_start: Callable[[], bool],
+) -> Generator[CellResult, None, None]:
+    pools: dict[str, PoolTask] = {}
+    for key, size in cells:
+        if size is not None:
+            pool = PoolTask(
+                key.mechanism,
+                key.variant,
+                size,
+                config.seed,
+                config.all_modules,
+                _pool_path(config, key, size),
+            )
+            pools[pool.path] = pool
+    undrawn = []
+    for drawn, pool in pools.items():
+        if os.path.exists(drawn):
+            read_pool(drawn)
+        else:
+            undrawn.append(pool)
+    failed: dict[str, Outcome] = {}
+    for outcome in _in_processes(config, undrawn, may_start):
+        if outcome.status != FINISHED:
+            failed[outcome.task.path] = outcome
+    tasks = []
+    for key, size in cells:
+        path = None if size is None else _pool_path(config, key, size)
+        if path in failed:
+            yield _without_result(key, failed[path], "drawing samples: ")
+        elif path is None or os.path.exists(path):
+            tasks.append(
+                CellTask(key, config.failure_probability, config.seed, config.all_modules, path)
+            )
+    for outcome in _in_processes(config, tasks, may_start):
+        if outcome.status == FINISHED:
+            yield outcome.value
+        else:
+            yield _without_result(outcome.task.key, outcome, "")
+
+
+def _in_processes(
+    config: ComparisonConfig, tasks: list[Any], may_start: Callable[[], bool]
+) -> Iterator[Outcome]:
+    return run_in_processes(
+        run_task,
+        tasks,
+        num_workers=config.num_workers,
+        timeout_s=config.timeout_s,
+        prepare=functools.partial(load_modules, config.all_modules),
+        log_path=os.path.abspath(os.path.join(config.output_dir, _LOG)),
+        may_start=may_start,
+    )
+
+
+def _without_result(key: CellKey, outcome: Outcome, prefix: str) -> CellResult:
+    status = {TIMED_OUT: TIMEOUT, PROCESS_DIED: DIED}.get(outcome.status, ERROR)
+    return CellResult(key, status, one_line(prefix + outcome.message))
+
+
+def _source(key: CellKey) -> str | None:
+    """Returns which files registered a cell's mechanism and tester; None for names that are not registered now."""
+    if key.mechanism not in mechanism_names() or key.tester not in tester_names():
+        return None
+    sources = find_mechanism(key.mechanism).source, find_tester(key.tester).source
+    return " ".join(sources) if any(sources) else ""
+
+
+def _pool_path(config: ComparisonConfig, key: CellKey, size: int) -> str:
+    source = find_mechanism(key.mechanism).source
+    stem = f"{key.mechanism}-{source}" if source else key.mechanism
+    name = f"{stem}-{key.variant}-seed{config.seed}-{size}.npz"
+    # Absolute: a tester may change its process's working directory.
+    return os.path.abspath(os.path.join(config.output_dir, _POOLS, name))
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "dvrenyi_plugin": __version__}
+    for library in _LIBRARIES:
+        try:
+            versions[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,370 @@
+"""Estimators of log dQ/dP from samples, for the e-process to bet with.
+
+Nothing here affects validity: the e-process is valid with any estimate that does not look ahead. A better
+estimate earns more. Every family returns values on the scale of log dQ/dP (calibrated, not just a score).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import expit
+
+from dvrenyi_plugin._internal.validation import check_int, check_real
+
+Array = NDArray[np.float64]
+LogRatio = Callable[[Array], Array]
+
+# One-dimensional samples beyond this many are pooled into as many equal-mass cells before fitting: the
+# fits then cost the same at any sample size, and the pooling error is far below the sampling error.
+_MAX_POINTS = 1024
+# Samples a side used in higher dimension.
+_MAX_SAMPLES = 20_000
+# Standardised inputs are clipped here, so that one outlier cannot move the fit or be extrapolated to.
+_INPUT_CLIP = 6.0
+# Estimated ratios are kept inside this range; beyond it a sample decides by itself.
+_LOG_RATIO_CLIP = 50.0
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledPoints:
+    """Points with the number of samples of each law at them.
+
+    Attributes:
+      points: shape (k, d).
+      weights_q: shape (k,), samples of Q at each point.
+      weights_p: shape (k,), samples of P at each point.
+    """
+
+    points: Array
+    weights_q: Array
+    weights_p: Array
+
+    @property
+    def log_odds_offset(self) -> float:
+        """log(number of Q samples / number of P samples), to be taken off a classifier's log odds."""
+        return math.log(self.weights_q.sum() / self.weights_p.sum())
+
+
+class LogRatioFamily(Protocol):
+    """A way to estimate log dQ/dP."""
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+
+    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+        """Returns the fitted log ratio, (n, d) -> (n,), and its number of free parameters."""
+
+
+def label_points(samples_q: Array, samples_p: Array) -> LabelledPoints:
+    """Returns the pooled samples, shapes (n, d) and (m, d), with their counts.
+
+    One-dimensional samples keep one point a distinct value while there are at most 1,024; else they are
+    pooled into equal-mass cells that are represented by their mean.
+    """
+    if samples_q.shape[1] == 1:
+        return _label_scalars(samples_q[:, 0], samples_p[:, 0])
+    q, p = samples_q[-_MAX_SAMPLES:], samples_p[-_MAX_SAMPLES:]
+    is_q = np.concatenate([np.ones(len(q)), np.zeros(len(p))])
+    return LabelledPoints(np.concatenate([q, p]), is_q, 1.0 - is_q)
+
+
+def _label_scalars(q: Array, p: Array) -> LabelledPoints:
+    pooled = np.sort(np.concatenate([q, p]))
+    if pooled.size > _MAX_POINTS:
+        edges = np.unique(pooled[np.linspace(0, pooled.size - 1, _MAX_POINTS + 1).astype(int)[1:]])
+        cell = np.searchsorted(edges, pooled)
+        counts = np.bincount(cell, minlength=edges.size)
+        with np.errstate(over="ignore"):
+            sums = np.bincount(cell, weights=pooled, minlength=edges.size)
+        points = sums / np.maximum(counts, 1)
+        points = np.where(np.isfinite(points), points, edges)
+    else:
+        edges = points = np.unique(pooled)
+    return LabelledPoints(
+        points[:, np.newaxis],
+        np.bincount(np.searchsorted(edges, q), minlength=edges.size).astype(np.float64),
+        np.bincount(np.searchsorted(edges, p), minlength=edges.size).astype(np.float64),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PolynomialLogRatio:
+    """Ridge logistic regression on powers of each standardised coordinate (and, from degree 2 and up to 12
+    dimensions, products of pairs). Degree 1 contains every Gaussian shift, degree 2 every Gaussian pair.
+
+    Attributes:
+      degree: >= 1.
+      ridge: penalty on squared coefficients, in units of one sample's log-likelihood, > 0.
+    """
+
+    degree: int = 1
+    ridge: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_int("degree", self.degree, at_least=1)
+        check_real("ridge", self.ridge, above=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"polynomial of degree {self.degree}"
+
+    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+        standardise = _Standardiser.of(data)
+
+        def features(points: Array) -> Array:
+            z = standardise(points)
+            columns = [z**power for power in range(1, self.degree + 1)]
+            if self.degree >= 2 and 1 < z.shape[1] <= 12:
+                i, j = np.triu_indices(z.shape[1], k=1)
+                columns.append(z[:, i] * z[:, j])
+            return np.concatenate(columns, axis=1)
+
+        return _fit_logistic(features, data, self.ridge)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplineLogRatio:
+    """Ridge logistic regression on a piecewise linear function of one coordinate, knots at quantiles.
+
+    Attributes:
+      num_knots: inner knots, >= 1.
+      ridge: penalty on squared coefficients, > 0.
+    """
+
+    num_knots: int = 7
+    ridge: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_int("num_knots", self.num_knots, at_least=1)
+        check_real("ridge", self.ridge, above=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"linear spline with {self.num_knots} knots"
+
+    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+        standardise = _Standardiser.of(data)
+        z = standardise(data.points)[:, 0]
+        levels = np.arange(1, self.num_knots + 1) / (self.num_knots + 1)
+        knots = np.unique(_weighted_quantile(z, data.weights_q + data.weights_p, levels))
+
+        def features(points: Array) -> Array:
+            column = standardise(points)[:, :1]
+            return np.concatenate([column, np.maximum(column - knots, 0.0)], axis=1)
+
+        return _fit_logistic(features, data, self.ridge)
+
+
+@dataclasses.dataclass(frozen=True)
+class MonotoneLogRatio:
+    """Isotonic regression of the label on one coordinate, in the direction in which the means differ.
+
+    Attributes:
+      prior_count: samples of each law added to every block, > 0, so that no ratio is infinite.
+    """
+
+    prior_count: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_real("prior_count", self.prior_count, above=0.0)
+
+    @property
+    def name(self) -> str:
+        return "monotone"
+
+    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+        order = np.argsort(data.points[:, 0])
+        x = data.points[order, 0]
+        q, p = data.weights_q[order], data.weights_p[order]
+        with np.errstate(over="ignore", invalid="ignore"):  # a wrong direction costs a fit
+            increasing = bool(q @ x / q.sum() >= p @ x / p.sum())
+        shares = isotonic_regression(q / (q + p), weights=q + p, increasing=increasing)
+        starts = np.asarray(shares.blocks, dtype=np.int64)[:-1]
+        return _step_function(x[starts], q, p, starts, self.prior_count, data.log_odds_offset)
+
+
+@dataclasses.dataclass(frozen=True)
+class HistogramLogRatio:
+    """A step function of one coordinate on equal-mass cells, or one cell a value when there are few.
+
+    Attributes:
+      max_cells: >= 2; fewer are used so that a cell holds about 20 samples.
+      prior_count: samples of each law added to every cell, > 0.
+    """
+
+    max_cells: int = 32
+    prior_count: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_int("max_cells", self.max_cells, at_least=2)
+        check_real("prior_count", self.prior_count, above=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"histogram of at most {self.max_cells} cells"
+
+    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+        order = np.argsort(data.points[:, 0])
+        x = data.points[order, 0]
+        q, p = data.weights_q[order], data.weights_p[order]
+        total = q + p
+        if x.size <= self.max_cells:
+            starts = np.arange(x.size)
+        else:
+            cells = int(min(self.max_cells, max(2.0, total.sum() // 20.0)))
+            before = np.cumsum(total) - total
+            starts = np.unique(np.searchsorted(before, np.arange(cells) * total.sum() / cells))
+            starts = starts[starts < x.size]
+            starts[0] = 0
+        return _step_function(x[starts], q, p, starts, self.prior_count, data.log_odds_offset)
+
+
+SCALAR_FAMILIES: tuple[LogRatioFamily, ...] = (
+    PolynomialLogRatio(1),
+    PolynomialLogRatio(2),
+    PolynomialLogRatio(3),
+    SplineLogRatio(),
+    MonotoneLogRatio(),
+    HistogramLogRatio(),
+    # For laws on some hundred values; the criterion below refuses it until there are samples enough.
+    HistogramLogRatio(max_cells=256),
+)
+VECTOR_FAMILIES: tuple[LogRatioFamily, ...] = (
+    PolynomialLogRatio(1, ridge=1.0),
+    PolynomialLogRatio(2, ridge=3.0),
+)
+
+
+def fit_log_ratio(
+    samples_q: Array, samples_p: Array, families: Sequence[LogRatioFamily] | None = None
+) -> tuple[LogRatio, str]:
+    """Returns the fitted log dQ/dP of the family with the best Bayesian information criterion, and its name.
+
+    Args:
+      samples_q: shape (n, d), n >= 1, samples of the numerator law.
+      samples_p: shape (m, d), m >= 1, samples of the other law.
+      families: candidates; by default those suited to the dimension.
+    """
+    data = label_points(samples_q, samples_p)
+    if families is None:
+        families = SCALAR_FAMILIES if samples_q.shape[1] == 1 else VECTOR_FAMILIES
+    total = float(data.weights_q.sum() + data.weights_p.sum())
+    best: tuple[float, LogRatio, str] | None = None
+    for family in families:
+        log_ratio, parameters = family.fit(data)
+        log_odds = log_ratio(data.points) + data.log_odds_offset
+        loss = float(
+            data.weights_q @ np.logaddexp(0.0, -log_odds)
+            + data.weights_p @ np.logaddexp(0.0, log_odds)
+        )
+        score = loss + 0.5 * parameters * math.log(total)
+        if best is None or score < best[0]:
+            best = score, log_ratio, family.name
+    if best is None:
+        raise ValueError("families must hold at least one family, got none")
+    return best[1], best[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Standardiser:
+    """Centres by medians, scales by the 5% to 95% range, clips: unmoved by a few outliers."""
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, data: LabelledPoints) -> _Standardiser:
+        weights = data.weights_q + data.weights_p
+        levels = np.array([0.05, 0.5, 0.95])
+        quantiles = np.stack(
+            [_weighted_quantile(column, weights, levels) for column in data.points.T], axis=1
+        )
+        # 3.29 is the 5% to 95% range of a standard normal. Scales stay finite for every finite sample.
+        spread = quantiles[2] / 3.29 - quantiles[0] / 3.29
+        largest = np.maximum(np.abs(data.points).max(axis=0), np.finfo(np.float64).tiny)
+        fallback = (data.points / largest).std(axis=0) * largest
+        spread = np.where(spread > 0.0, spread, np.where(fallback > 0.0, fallback, 1.0))
+        return cls(quantiles[1], spread)
+
+    def __call__(self, points: Array) -> Array:
+        with np.errstate(over="ignore"):  # infinity is clipped like any other outlier
+            standard = (points - self.centre) / self.scale
+        return np.clip(standard, -_INPUT_CLIP, _INPUT_CLIP)
+
+
+def _weighted_quantile(values: Array, weights: Array, levels: Array) -> Array:
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    index = np.searchsorted(cumulative, levels * cumulative[-1])
+    return np.asarray(values[order][np.minimum(index, values.size - 1)])
+
+
+def _step_function(
+    left_edges: Array, q: Array, p: Array, starts: NDArray[np.int64], prior: float, offset: float
+) -> tuple[LogRatio, float]:
+    q_sums, p_sums = np.add.reduceat(q, starts), np.add.reduceat(p, starts)
+    # The prior is split in proportion to the totals, so that an empty cell has log ratio 0.
+    share = 1.0 / (1.0 + math.exp(-offset))
+    heights = np.log(q_sums + 2.0 * prior * share) - np.log(p_sums + 2.0 * prior * (1.0 - share))
+    heights -= offset
+
+    def log_ratio(points: Array) -> Array:
+        cell = np.searchsorted(left_edges, points[:, 0], side="right") - 1
+        return np.asarray(heights[np.maximum(cell, 0)])
+
+    return log_ratio, float(heights.size)
+
+
+def _fit_logistic(
+    features: Callable[[Array], Array], data: LabelledPoints, ridge: float
+) -> tuple[LogRatio, float]:
+    """Returns the ridge logistic fit and its effective number of parameters (Newton's method)."""
+    design = np.concatenate([np.ones((len(data.points), 1)), features(data.points)], axis=1)
+    total = data.weights_q + data.weights_p
+    penalty = np.full(design.shape[1], ridge)
+    penalty[0] = 1e-9  # the intercept is free; the jitter keeps a constant column invertible
+    coefficients = np.zeros(design.shape[1])
+    # The odds of the class counts are the right start when the laws are equal.
+    coefficients[0] = data.log_odds_offset
+
+    def loss(candidate: Array) -> float:
+        log_odds = design @ candidate
+        return float(
+            total @ np.logaddexp(0.0, log_odds)
+            - data.weights_q @ log_odds
+            + 0.5 * penalty @ candidate**2
+        )
+
+    current = loss(coefficients)
+    fisher = np.zeros((penalty.size, penalty.size))
+    for _ in range(40):
+        probability = expit(design @ coefficients)
+        gradient = design.T @ (total * probability - data.weights_q) + penalty * coefficients
+        fisher = (design * (total * probability * (1.0 - probability))[:, np.newaxis]).T @ design
+        step = np.linalg.solve(fisher + np.diag(penalty), gradient)
+        size = 1.0
+        while (trial := loss(coefficients - size * step)) > current and size > 1e-3:
+            size /= 2.0
+        if trial > current:
+            break
+        coefficients = coefficients - size * step
+        converged = current - trial <= 1e-7 * max(1.0, current)
+        current = trial
+        if converged:
+            break
+    effective = float(np.trace(np.linalg.solve(fisher + np.diag(penalty), fisher)))
+    offset = data.log_odds_offset
+
+    def log_ratio(points: Array) -> Array:
+        values = coefficients[0] + features(points) @ coefficients[1:] - offset
+        return np.asarray(np.clip(values, -_LOG_RATIO_CLIP, _LOG_RATIO_CLIP))
+
+    return log_ratio, effective

@@ -1,0 +1,1 @@
+"""What only reproduces the paper: its scheme, Gaussian flows, its KL theorem."""

@@ -1,0 +1,1 @@
+"""Birth-death Langevin: particles that move, die and are copied."""

@@ -1,0 +1,1 @@
+"""The transport half of a step: reversible generators on grids and their solvers."""

@@ -1,0 +1,1 @@
+"""DP-SGD on three engines: many models at once, Opacus, TensorFlow Privacy."""

@@ -1,0 +1,1 @@
+"""The engine that trains many models at once."""

@@ -1,0 +1,1 @@
+"""The exponential mechanism, exactly and by flows; grids and particles."""

@@ -1,0 +1,1 @@
+"""Mechanisms in closed form: additive noise, randomised response, noisy max."""

@@ -1,0 +1,237 @@
+"""Estimators of the log density ratio: calibrated on known pairs, chosen by the data, unmoved by outliers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dvrenyi_plugin.critics.simple_families import (
+    SCALAR_FAMILIES,
+    VECTOR_FAMILIES,
+    HistogramLogRatio,
+    MonotoneLogRatio,
+    PolynomialLogRatio,
+    SplineLogRatio,
+    fit_log_ratio,
+    label_points,
+)
+
+MANY = 20_000
+
+
+def column(values):
+    return np.asarray(values, dtype=np.float64)[:, np.newaxis]
+
+
+def gaussians(mu, count, seed=0):
+    rng = np.random.default_rng(seed)
+    return column(rng.normal(mu, 1.0, count)), column(rng.normal(0.0, 1.0, count))
+
+
+def root_mean_square(errors):
+    return math.sqrt(float(np.mean(np.square(errors))))
+
+
+@pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
+def test_every_scalar_family_learns_a_gaussian_shift(family):
+    q, p = gaussians(1.0, MANY)
+    log_ratio, parameters = family.fit(label_points(q, p))
+    x = np.linspace(-1.5, 2.5, 81)
+    errors = log_ratio(column(x)) - (x - 0.5)
+    # Parametric families are within sampling error; step functions within half a step.
+    assert root_mean_square(errors) < (0.08 if isinstance(family, PolynomialLogRatio) else 0.25)
+    assert abs(np.mean(errors)) < 0.05
+    assert parameters >= 1.0
+
+
+@pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
+def test_every_scalar_family_is_calibrated(family):
+    """Both means of the ratio are 1: E_P[e^l] = E_Q[e^-l] = 1, on fresh samples."""
+    log_ratio, _ = family.fit(label_points(*gaussians(1.0, MANY)))
+    q, p = gaussians(1.0, MANY, seed=1)
+    # Standard errors are near 0.01; e^l is cut where a fit has to extrapolate.
+    assert np.exp(log_ratio(p)).mean() == pytest.approx(1.0, abs=0.06)
+    assert np.exp(-log_ratio(q)).mean() == pytest.approx(1.0, abs=0.06)
+
+
+@pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
+def test_unequal_counts_do_not_shift_the_ratio(family):
+    q, p = gaussians(0.0, MANY)
+    log_ratio, _ = family.fit(label_points(q, p[: MANY // 10]))
+    values = log_ratio(column(np.linspace(-1.5, 1.5, 31)))
+    # The counts differ by a factor 10, log 10 = 2.3; equal laws have ratio 0.
+    # A cell of the finer histogram holds some 8 samples of P.
+    fine = family == HistogramLogRatio(max_cells=256)
+    assert root_mean_square(values) < (0.5 if fine else 0.2)
+    assert abs(values.mean()) < 0.12
+
+
+def test_degree_two_learns_a_change_of_scale():
+    rng = np.random.default_rng(2)
+    q, p = column(rng.normal(0.0, 2.0, MANY)), column(rng.normal(0.0, 1.0, MANY))
+    log_ratio, _ = PolynomialLogRatio(2).fit(label_points(q, p))
+    x = np.linspace(-2.5, 2.5, 51)
+    truth = -math.log(2.0) + x**2 * (0.5 - 0.125)
+    assert root_mean_square(log_ratio(column(x)) - truth) < 0.08
+
+
+def test_the_spline_follows_a_laplace_ratio_that_polynomials_miss():
+    rng = np.random.default_rng(3)
+    q, p = column(rng.laplace(1.0, 1.0, MANY)), column(rng.laplace(0.0, 1.0, MANY))
+    data = label_points(q, p)
+    x = np.linspace(-2.0, 3.0, 101)
+    truth = np.abs(x) - np.abs(x - 1.0)
+    errors = {
+        family.name: root_mean_square(family.fit(data)[0](column(x)) - truth)
+        for family in (PolynomialLogRatio(1), SplineLogRatio(), MonotoneLogRatio())
+    }
+    assert errors["linear spline with 7 knots"] < 0.15
+    assert errors["monotone"] < 0.25
+    assert errors["polynomial of degree 1"] > 0.3
+
+
+def test_the_monotone_family_finds_the_direction():
+    q, p = gaussians(-1.0, 2_000)
+    log_ratio, _ = MonotoneLogRatio().fit(label_points(q, p))
+    values = log_ratio(column(np.linspace(-3.0, 3.0, 61)))
+    assert np.all(np.diff(values) <= 0.0)
+    assert values[0] > 1.0
+    assert values[-1] < -1.0
+
+
+def test_histograms_take_discrete_values_apart():
+    counts_q, counts_p = np.array([60, 30, 10, 0]), np.array([10, 30, 50, 10])
+    q, p = column(np.repeat(np.arange(4), counts_q)), column(np.repeat(np.arange(4), counts_p))
+    log_ratio, parameters = HistogramLogRatio().fit(label_points(q, p))
+    assert parameters == 4.0
+    values = log_ratio(column(np.arange(4)))
+    np.testing.assert_allclose(values, np.log((counts_q + 0.5) / (counts_p + 0.5)), rtol=1e-9)
+    # A point between two values belongs to the lower one, a point below all to the first.
+    np.testing.assert_array_equal(log_ratio(column([1.5, -7.0, 99.0])), values[[1, 0, 3]])
+
+
+def test_the_data_choose_the_family():
+    rng = np.random.default_rng(4)
+    q, p = gaussians(1.0, 2_000)
+    assert fit_log_ratio(q, p)[1] == "polynomial of degree 1"
+    wide = column(rng.normal(0.0, 2.0, 2_000))
+    assert fit_log_ratio(wide, p)[1] == "polynomial of degree 2"
+    # Alternating masses on ten values: only a step function sees them.
+    masses = np.where(np.arange(10) % 2 == 0, 0.15, 0.05)
+    alternating = column(rng.choice(10, 2_000, p=masses).astype(float))
+    even = column(rng.choice(10, 2_000).astype(float))
+    log_ratio, name = fit_log_ratio(alternating, even)
+    assert name.startswith("histogram")
+    truth = np.log(masses / 0.1)
+    assert root_mean_square(log_ratio(column(np.arange(10))) - truth) < 0.15
+    with pytest.raises(ValueError, match="families"):
+        fit_log_ratio(q, p, ())
+
+
+def test_many_values_are_told_apart_when_there_are_samples_enough():
+    rng = np.random.default_rng(7)
+    masses = np.where(np.arange(100) % 2 == 0, 0.016, 0.004)
+    q = column(rng.choice(100, MANY, p=masses).astype(float))
+    p = column(rng.choice(100, MANY).astype(float))
+    log_ratio, name = fit_log_ratio(q, p)
+    assert name == "histogram of at most 256 cells"
+    assert root_mean_square(log_ratio(column(np.arange(100))) - np.log(masses / 0.01)) < 0.2
+
+
+@pytest.mark.parametrize("dimension", [2, 5, 15])
+def test_vector_families_learn_a_shift(dimension):
+    rng = np.random.default_rng(5)
+    shift = np.full(dimension, 1.0 / math.sqrt(dimension))
+    q = rng.normal(0.0, 1.0, (MANY, dimension)) + shift
+    p = rng.normal(0.0, 1.0, (MANY, dimension))
+    log_ratio, name = fit_log_ratio(q, p)
+    assert name in {family.name for family in VECTOR_FAMILIES}
+    fresh = rng.normal(0.0, 1.0, (500, dimension))
+    assert root_mean_square(log_ratio(fresh) - (fresh @ shift - 0.5)) < 0.1
+
+
+def test_vector_families_learn_a_correlation():
+    rng = np.random.default_rng(6)
+    correlation = 0.7
+    p = rng.normal(0.0, 1.0, (MANY, 2))
+    q = p @ np.linalg.cholesky(np.array([[1.0, correlation], [correlation, 1.0]])).T
+    p = rng.normal(0.0, 1.0, (MANY, 2))
+    log_ratio, name = fit_log_ratio(q, p)
+    assert name == "polynomial of degree 2"
+    x = rng.normal(0.0, 1.0, (500, 2))
+    product, squares = x[:, 0] * x[:, 1], (x**2).sum(axis=1)
+    determinant = 1.0 - correlation**2
+    truth = (
+        -0.5 * math.log(determinant)
+        + (correlation * product - 0.5 * correlation**2 * squares) / determinant
+    )
+    assert root_mean_square(log_ratio(x) - truth) < 0.15
+
+
+def test_pooling_many_points_changes_little():
+    q, p = gaussians(1.0, 50_000)
+    data = label_points(q, p)
+    assert len(data.points) <= 1_024
+    assert data.weights_q.sum() == data.weights_p.sum() == 50_000
+    x = column(np.linspace(-1.0, 2.0, 31))
+    pooled = PolynomialLogRatio(1).fit(data)[0](x)
+    np.testing.assert_allclose(pooled, x[:, 0] - 0.5, atol=0.05)
+
+
+def test_ties_are_counted_not_dropped():
+    data = label_points(column([1.0, 1.0, 2.0]), column([2.0, 2.0, 3.0, 3.0]))
+    np.testing.assert_array_equal(data.points[:, 0], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(data.weights_q, [2.0, 1.0, 0.0])
+    np.testing.assert_array_equal(data.weights_p, [0.0, 2.0, 2.0])
+    assert data.log_odds_offset == pytest.approx(math.log(3.0 / 4.0))
+
+
+@pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
+def test_one_outlier_moves_nothing(family):
+    q, p = gaussians(1.0, 1_000)
+    x = column(np.linspace(-1.5, 2.5, 41))
+    clean = family.fit(label_points(q, p))[0](x)
+    for outlier in (1e6, -1e300):
+        moved = family.fit(label_points(np.concatenate([q, [[outlier]]]), p))[0](x)
+        assert np.abs(moved - clean).max() < 0.5
+
+
+@pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    ("q", "p"),
+    [
+        ([0.0, 0.0], [0.0, 0.0]),
+        ([1.0, 1.0, 1.0], [0.0, 0.0, 0.0]),
+        ([0.0], [1.0]),
+        ([1e300, -1e300], [0.0, 1.0]),
+        ([1e-300], [2e-300]),
+    ],
+)
+def test_degenerate_samples_give_finite_values(family, q, p):
+    log_ratio, parameters = family.fit(label_points(column(q), column(p)))
+    values = log_ratio(column([*q, *p, 0.5, -1e300, 1e300]))
+    assert np.isfinite(values).all()
+    assert math.isfinite(parameters)
+
+
+def test_separated_laws_have_a_large_but_finite_ratio():
+    log_ratio, _ = fit_log_ratio(column(np.ones(200)), column(np.zeros(200)))
+    assert 4.0 < log_ratio(column([1.0]))[0] <= 50.0
+    assert -50.0 <= log_ratio(column([0.0]))[0] < -4.0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PolynomialLogRatio(0),
+        lambda: PolynomialLogRatio(1, ridge=0.0),
+        lambda: SplineLogRatio(num_knots=0),
+        lambda: SplineLogRatio(ridge=-1.0),
+        lambda: MonotoneLogRatio(prior_count=0.0),
+        lambda: HistogramLogRatio(max_cells=1),
+        lambda: HistogramLogRatio(prior_count=math.nan),
+    ],
+)
+def test_bad_settings_are_refused(make):
+    with pytest.raises(ValueError, match="must"):
+        make()
