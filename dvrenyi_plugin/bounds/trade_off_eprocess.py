@@ -27,7 +27,7 @@ from dvrenyi_plugin.bounds.trade_off_factor import (
 from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
 from dvrenyi_plugin.critics.simple_families import Array, LogRatio, fit_log_ratio
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
-from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily
+from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family
 
 # Pairs before the first bet when nobody knows how many will come: half the promised noise (mu 2 for a claim of 1) was
 # refuted after a median of 33 pairs with 16, of 42 with 10.
@@ -103,9 +103,7 @@ class TradeOffEProcess(EProcess):
         refit_ratio: float = 1.45,
         num_cells: int | None = None,
     ) -> None:
-        if not isinstance(family, TradeOffFamily):
-            raise ValueError(f"family must be a TradeOffFamily, got {family!r}")
-        self._curves = family
+        self._curves = check_family(family)
         self._num_cells = (
             None if num_cells is None else check_int("num_cells", num_cells, at_least=2)
         )
@@ -133,7 +131,7 @@ class TradeOffEProcess(EProcess):
         Q(x) = F(a) keep the claim, and the mean of the factor under them is at most 1.
         """
         value = check_real(self._curves.parameter, value, at_least=0.0)
-        bets = num_pairs - max(self._warm_up, self._observed)
+        bets = check_real("num_pairs", num_pairs, at_least=0.0) - max(self._warm_up, self._observed)
         power = self._curves.curve(value).power(_LEVELS)
         return bets * -math.log(float((power * (1.0 - _LEVELS)).max())) >= self._log_threshold
 

@@ -17,7 +17,7 @@ from dvrenyi_plugin._internal.validation import check_failure_probability, check
 from dvrenyi_plugin.bounds.information_limit import GridPair
 from dvrenyi_plugin.bounds.trade_off_factor import keeps_claim, nearest_null
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
-from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily
+from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family
 
 Array = NDArray[np.float64]
 
@@ -34,6 +34,8 @@ def trade_off_rate(pair: GridPair, curve: TradeOffCurve) -> float:
       pair: the true laws.
       curve: the claim.
     """
+    if not isinstance(curve, TradeOffCurve):
+        raise ValueError(f"curve must be a TradeOffCurve, got {curve!r}")
     return _rate(*_cells(pair), curve)
 
 
@@ -51,7 +53,7 @@ def certifiable_parameter(
     """
     num_pairs = check_int("num_pairs", num_pairs, at_least=1)
     needed = -math.log(check_failure_probability(failure_probability)) / num_pairs
-    cells = _cells(pair)
+    cells, family = _cells(pair), check_family(family)
 
     def spare(value: float) -> float:
         return _rate(*cells, family.curve(value)) - needed
@@ -70,6 +72,8 @@ def _rate(masses_q: Array, masses_p: Array, curve: TradeOffCurve) -> float:
 
 def _cells(pair: GridPair) -> tuple[Array, Array]:
     """Returns masses of Q and P on cells of the log ratio, in increasing order of it, none of them 0."""
+    if not isinstance(pair, GridPair):
+        raise ValueError(f"pair must be a GridPair, got {pair!r}")
     carried = np.maximum(pair.log_q, pair.log_p) > -np.inf
     log_q, log_p = pair.log_q[carried], pair.log_p[carried]
     order = np.argsort(log_q - log_p, kind="stable")

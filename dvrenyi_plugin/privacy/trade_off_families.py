@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,13 @@ class TradeOffFamily(abc.ABC):
             curve = self.curve(float(value))
             power[row], slope[row] = curve.power(level), curve.slope(level)
         return power, slope
+
+
+def check_family(family: Any) -> TradeOffFamily:
+    """Returns the family, or raises ValueError for anything else."""
+    if not isinstance(family, TradeOffFamily):
+        raise ValueError(f"family must be a TradeOffFamily, got {family!r}")
+    return family
 
 
 class GaussianFamily(TradeOffFamily):
