@@ -197,10 +197,11 @@ def _log_mass_pair(
             f"log_p and log_q must have one shape (k,), k >= 1, got {p.shape} and {q.shape}"
         )
     for name, values in (("log_p", p), ("log_q", q)):
-        bad = np.isnan(values) | (values == np.inf)
+        # No probability is above 1; the rest is for rounding.
+        bad = np.isnan(values) | (values > 1e-6)
         if bad.any():
             raise ValueError(
-                f"{name} must hold finite numbers or -inf, got {values[bad][0]} at index"
+                f"{name} must hold log masses, at most 0 each or -inf, got {values[bad][0]} at index"
                 f" {int(np.flatnonzero(bad)[0])}"
             )
         if np.all(values == -np.inf):
