@@ -72,3 +72,32 @@ def test_e9_what_is_not_finite_is_no_repetition() -> None:
 def test_e9_one_or_no_model_is_no_repetition() -> None:
     check_independent(np.zeros((1, 1)), "models")
     check_independent(np.zeros((0, 1)), "models")
+
+
+# float32 gives -log softmax in steps of 2^-23 near 0, far coarser than float32 itself is there.
+@pytest.mark.parametrize("num_models", [50, 200, 1000])
+@pytest.mark.parametrize("margin", [3.0, 5.0, 7.0, 9.0])
+def test_small_losses_of_a_float32_softmax_go_through(margin: float, num_models: int) -> None:
+    rng = np.random.default_rng(num_models)
+    for _ in range(20):
+        odds = np.exp(-(margin + 0.2 * rng.standard_normal((num_models, 1)))).astype(np.float32)
+        losses = np.log(np.float32(1.0) + odds)
+        assert losses.dtype == np.float32
+        check_independent(losses.astype(np.float64), "models")
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e9])
+@pytest.mark.parametrize(("num_models", "num_seeds"), [(50, 4), (200, 10), (200, 50)])
+def test_few_seeds_are_noticed_at_every_scale(
+    num_models: int, num_seeds: int, scale: float
+) -> None:
+    for columns in (1, 3):
+        with pytest.raises(ValueError, match=MESSAGE):
+            check_independent(scale * from_seeds(num_models, num_seeds, columns), "models")
+
+
+def test_cells_of_different_octaves_are_different() -> None:
+    # One seed in 20 of 200 models, and values that only a power of two sets apart.
+    rows = np.concatenate([np.full(20, 1.1), 1.3 * 2.0 ** np.arange(-90, 90)])[:, np.newaxis]
+    with pytest.raises(ValueError, match="in 20"):
+        check_independent(rows, "models")
