@@ -213,3 +213,14 @@ def _is_at(handle: int, path: str) -> bool:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
+
+
+@contextlib.contextmanager
+def errors_that_name_argument(name: str, value: object) -> Iterator[None]:
+    """Gives the system's errors within the name of the argument whose path the user chose."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        where = f": {error.filename}" if error.filename not in (None, value) else ""
+        raise type(error)(f"{name} {str(value)!r} cannot be used: {reason}{where}") from error

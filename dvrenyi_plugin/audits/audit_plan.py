@@ -132,16 +132,17 @@ class AuditPlan:
                 "",
                 f"## Models a world to refute the claim, if the true mu is {config.true_mu:g}",
                 "",
-                self._table(self.refute),
+                self._table(self.refute, "refuted"),
                 "",
                 f"## Models a world to certify {config.fraction:g} of the claim, if it is exactly true",
                 "",
-                self._table(self.certify),
+                self._table(self.certify, "certified"),
                 "",
-                "These are predictions for Gaussian observations, not statements about a mechanism. `limit`: the mean log"
-                " e-value reaches the threshold if the log ratio is known; no method does better. The other columns allow for"
-                " learning it from the same models and for the warm-up, and count on one direction alone. `never`: more than"
-                " 10^9 models, or no number at all.",
+                "These are predictions for Gaussian observations, not statements about a mechanism. `limit`: about how many"
+                " models a world the best possible method needs, one that knows both laws (its mean log e-value reaches"
+                " the threshold there). The other columns are of this package's method, which learns the log ratio from"
+                " the same models: they count its warm-up, and one direction alone. `never`: no number of models is"
+                " enough, or it takes more than 10^9.",
                 "",
             ]
         )
@@ -158,7 +159,7 @@ class AuditPlan:
         }
         return values
 
-    def _table(self, plans: tuple[RefutationPlan, ...]) -> str:
+    def _table(self, plans: tuple[RefutationPlan, ...], verb: str) -> str:
         config = self.config
         header = (
             "alpha",
@@ -166,7 +167,7 @@ class AuditPlan:
             "true D",
             "limit",
             *(f"{power:.0%} succeed" for power in config.powers),
-            *(f"with {count}" for count in config.num_models),
+            *(f"{verb} with {count} models" for count in config.num_models),
         )
         rows = [
             (

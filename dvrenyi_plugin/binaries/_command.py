@@ -29,6 +29,8 @@ _NOT_SETTINGS = (
 _PLACEHOLDERS = {"float": "NUMBER", "int": "INTEGER", "string": "TEXT"}
 # What absl appends to the meaning of a flag that may be given several times.
 _ABSL_NOTE = "repeat this option"
+# What stands between the meaning and that note.
+_JOINTS = " ;\n"
 _NOT_LISTED = ("alpha", "flagfile", "undefok")
 
 
@@ -100,7 +102,9 @@ def real_numbers(name: str, words: Sequence[str]) -> tuple[float, ...]:
     try:
         return tuple(float(word) for word in words)
     except ValueError:
-        raise ValueError(f"{name} must be numbers with commas between, got {words!r}") from None
+        raise ValueError(
+            f"{name} must be numbers with commas between, got {','.join(words)}"
+        ) from None
 
 
 def run_command(
@@ -239,7 +243,7 @@ def _help_lines(flag_values: flags.FlagValues) -> list[str]:
         value = str(flag.default_as_str or "").strip("'[]")
         default = f" ({value})" if value and kind != "bool" else ""
         lines += textwrap.wrap(
-            f"{left:<30} {flag.help.partition(_ABSL_NOTE)[0].strip(' ;')}{default}",
+            f"{left:<30} {flag.help.partition(_ABSL_NOTE)[0].rstrip(_JOINTS)}{default}",
             100,
             initial_indent="  ",
             subsequent_indent=" " * 33,

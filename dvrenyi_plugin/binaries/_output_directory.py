@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from dvrenyi_plugin._internal.files import scratch_folder
@@ -13,6 +13,14 @@ from dvrenyi_plugin._internal.sealed_json import seal, unseal
 
 # What a result was made with: another one does not replace it silently.
 SETTINGS_FILE = "settings.json"
+# The file by which each kind of result is known, and whose result it is.
+_MARKERS = {
+    "report.json": "an audit",
+    "plan.json": "plan_audit",
+    "rows.jsonl": "compare_testers",
+}
+# What a refusal lists before it only counts.
+_MOST_DIFFERENCES = 5
 # Everything that the report of an audit may consist of, whichever program wrote it.
 REPORT_PARTS = (
     *("report.json", "report.md", "observations.npz", "losses.png", "bound.png", "evidence.png"),
@@ -46,16 +54,18 @@ def staged_output(
       overwrite: replace a result of other settings, or of unknown ones.
 
     Raises:
-      ValueError: output_dir is empty, is a file, or holds a result of other settings.
+      ValueError: output_dir is empty, is a file, or holds a result of other settings or of another program.
       OSError: it cannot be written.
     """
     if not output_dir:
-        raise ValueError("output_dir must be a folder to write to, got ''")
+        raise ValueError("output_dir is required: name a folder to write to with --output_dir")
     target = os.path.abspath(output_dir)
     if os.path.lexists(target) and not os.path.isdir(target):
         raise ValueError(f"output_dir must be a folder, got the file {output_dir!r}")
-    if settings is not None and not overwrite and os.path.lexists(os.path.join(target, marker)):
-        _check_settings(output_dir, settings)
+    if not overwrite:
+        refuse_other_results(output_dir, marker)
+        if settings is not None and os.path.lexists(os.path.join(target, marker)):
+            _check_settings(output_dir, settings)
     exists = os.path.isdir(target)
     with contextlib.ExitStack() as stack:
         try:
@@ -78,6 +88,18 @@ def staged_output(
             os.rename(staging, target)
 
 
+def refuse_other_results(output_dir: str, marker: str) -> None:
+    """Raises ValueError if a folder holds a result of another kind, and none that `marker` completes."""
+    if os.path.lexists(os.path.join(output_dir, marker)):
+        return
+    for other, program in _MARKERS.items():
+        if other != marker and os.path.lexists(os.path.join(output_dir, other)):
+            raise ValueError(
+                f"output_dir {output_dir!r} holds the result of another program, {program};"
+                " choose another folder, or write there all the same with --overwrite"
+            )
+
+
 def _check_settings(output_dir: str, settings: Mapping[str, Any]) -> None:
     """Raises ValueError unless the result in a folder is one of these settings."""
     try:
@@ -89,13 +111,26 @@ def _check_settings(output_dir: str, settings: Mapping[str, Any]) -> None:
         names = [n for n in {**before, **settings} if before.get(n) != settings.get(n)]
         if not names:
             return
-        differences = "of other settings: " + ", ".join(
-            f"{name} {before.get(name)!r} and not {settings.get(name)!r}" for name in names[:4]
-        )
+        differences = _differences(before, settings, names)
     raise ValueError(
         f"output_dir {output_dir!r} holds a report {differences}; choose another folder, or replace it with"
         " --overwrite"
     )
+
+
+def _differences(
+    before: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]
+) -> str:
+    """Returns in a few words how two results' settings differ; those of two programs have nothing to compare."""
+    if before.get("program") != settings.get("program"):
+        return f"of another program, {before.get('program')}, and not of {settings.get('program')}"
+    shown = [
+        f"{name} {before.get(name)!r} and not {settings.get(name)!r}"
+        for name in names[:_MOST_DIFFERENCES]
+    ]
+    left = len(names) - len(shown)
+    more = f", and {left} more" if left else ""
+    return f"of other settings: {', '.join(shown)}{more}"
 
 
 def _existing_ancestor(path: str) -> str:

@@ -278,7 +278,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
     report = result.report
     failed = report.refuted and values.fail_on_violation
     return Outcome(
-        f"{report.summary()}\nreport                   {escape(values.output_dir)}/report.md",
+        f"{report.summary()}\nreport                 {escape(values.output_dir)}/report.md",
         report.to_json(),
         EXIT_REFUTED if failed else EXIT_OK,
     )
@@ -287,7 +287,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
 def _one_order(words: Sequence[str]) -> float:
     orders = real_numbers("alphas", words)
     if len(orders) != 1:
-        raise ValueError(f"alphas must be one order for this audit, got {words!r}")
+        raise ValueError(f"alphas must be one order for this audit, got {','.join(words)}")
     return orders[0]
 
 
@@ -295,7 +295,9 @@ def _whole_numbers(name: str, words: Sequence[str]) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in words)
     except ValueError:
-        raise ValueError(f"{name} must be whole numbers with commas between, got {words}") from None
+        raise ValueError(
+            f"{name} must be whole numbers with commas between, got {','.join(words)}"
+        ) from None
 
 
 def _say(message: str) -> None:

@@ -17,6 +17,7 @@ from absl import flags
 
 from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, end_process, run_command
+from dvrenyi_plugin.binaries._output_directory import refuse_other_results
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -59,6 +60,7 @@ def define_flags() -> flags.FlagValues:
     switch("quick", False, "a small comparison of the fast testers, minutes at most")
     switch("dp_auditorium", True, "include DP-Auditorium's testers where it is installed")
     switch("retry_failed", False, "run cells again that ended without a result")
+    switch("overwrite", False, "write into output_dir although another program's report is there")
     switch("allow_failures", False, "exit with status 0 although cells ended without a result")
     flags.DEFINE_multi_string(
         "extra_module",
@@ -106,6 +108,8 @@ def _compare(values: flags.FlagValues) -> Outcome:
         modules=tuple(modules),
         **_scope(values, modules),
     )
+    if not values.overwrite:
+        refuse_other_results(config.output_dir, marker="rows.jsonl")
     try:
         comparison = run_comparison(config, on_progress=None if values.quiet else _report)
     except KeyboardInterrupt as interrupt:

@@ -124,7 +124,9 @@ def _counts(name: str, words: Sequence[str]) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in words)
     except ValueError:
-        raise ValueError(f"{name} must be integers with commas between, got {words!r}") from None
+        raise ValueError(
+            f"{name} must be integers with commas between, got {','.join(words)}"
+        ) from None
 
 
 def _write(path: str, text: str) -> None:

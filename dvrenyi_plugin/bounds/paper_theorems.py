@@ -31,6 +31,9 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
 )
 
+# Finite log ratios beyond it are refused: times the largest order they would overflow, and no density has them.
+LARGEST_LOG_RATIO = 1e290
+
 
 def empirical_renyi_divergence(alpha: float, log_ratios: ArrayLike) -> float:
     """Returns the point estimate log(mean e^{alpha L}) / (alpha - 1) of D_alpha(P || Q).
@@ -323,6 +326,21 @@ def _check_log_ratios(log_ratios: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(
             f"log_ratios must be finite or -inf, got {int(bad.sum())} NaN or +inf entries of"
             f" {values.size}, the first at index {int(np.flatnonzero(bad)[0])}"
+        )
+    return check_log_ratio_size("log_ratios", values)
+
+
+def check_log_ratio_size(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns log ratios, shape (n,), nats; refuses finite ones whose product with an order could overflow.
+
+    Raises:
+      ValueError: a finite entry is beyond `LARGEST_LOG_RATIO` in absolute value.
+    """
+    beyond = np.isfinite(values) & (np.abs(values) > LARGEST_LOG_RATIO)
+    if beyond.any():
+        raise ValueError(
+            f"{name} must be at most {LARGEST_LOG_RATIO:g} in absolute value where finite, got"
+            f" {float(values[beyond][0])!r} at index {int(np.flatnonzero(beyond)[0])}"
         )
     return values
 

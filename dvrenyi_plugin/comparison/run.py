@@ -108,7 +108,9 @@ class ComparisonConfig:
     modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.output_dir, str) or not self.output_dir:
+        if self.output_dir == "":
+            raise ValueError("output_dir is required: name a folder to write to")
+        if not isinstance(self.output_dir, str):
             raise ValueError(f"output_dir must be a folder to write to, got {self.output_dir!r}")
         for name in ("mechanisms", "testers", "variants", "modules"):
             values = check_many(name, getattr(self, name), "names")

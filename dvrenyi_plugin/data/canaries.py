@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._internal.files import errors_that_name_argument
 from dvrenyi_plugin._internal.validation import check_choice, check_int, check_seed
 from dvrenyi_plugin.data.file_formats import read_npy
 from dvrenyi_plugin.data.labelled import AuditSplit, read_only_view
@@ -164,7 +165,8 @@ def _outside_records(split: AuditSplit, rng: np.random.Generator) -> NDArray[np.
 
 
 def _own_record(path: str, split: AuditSplit) -> NDArray[np.float32]:
-    record = read_npy(path)
+    with errors_that_name_argument("canary", path):
+        record = read_npy(path)
     shape = split.audited.record_shape
     if record.shape != shape or record.dtype.kind not in "uif":
         raise ValueError(

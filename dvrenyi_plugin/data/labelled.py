@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.extras import missing_extra
+from dvrenyi_plugin._internal.files import errors_that_name_argument
 from dvrenyi_plugin._internal.validation import check_int, check_labels, check_seed
 from dvrenyi_plugin.data import file_formats as dataset_files
 from dvrenyi_plugin.data import torchvision as torchvision_datasets
@@ -189,8 +190,9 @@ def _load_digits() -> LabelledDataset:
 def _load_idx_folder(name: str, data_dir: str) -> LabelledDataset:
     images_path = dataset_files.find_idx_file(data_dir, "train-images-idx3-ubyte")
     labels_path = dataset_files.find_idx_file(data_dir, "train-labels-idx1-ubyte")
-    images = dataset_files.read_idx(images_path, rank=3)
-    labels = dataset_files.read_idx(labels_path, rank=1)
+    with errors_that_name_argument("data_dir", data_dir):
+        images = dataset_files.read_idx(images_path, rank=3)
+        labels = dataset_files.read_idx(labels_path, rank=1)
     if len(images) != len(labels):
         raise ValueError(
             f"{images_path} and {labels_path} must have equally many entries, got {len(images)} and"
@@ -208,7 +210,8 @@ def _load_cifar10(data_dir: str) -> LabelledDataset:
             f"data_dir must hold data_batch_1.bin to data_batch_5.bin, got {data_dir!r} without"
             f" {', '.join(missing)}"
         )
-    batches = [dataset_files.read_cifar10_batch(path) for path in paths]
+    with errors_that_name_argument("data_dir", data_dir):
+        batches = [dataset_files.read_cifar10_batch(path) for path in paths]
     images = np.concatenate([batch[0] for batch in batches])
     labels = np.concatenate([batch[1] for batch in batches])
     return _images("cifar10", images, labels, 255.0, 10)
@@ -222,7 +225,8 @@ def _load_torchvision(name: str, data_dir: str) -> LabelledDataset:
 
 
 def _load_npz(path: str) -> LabelledDataset:
-    features, labels = dataset_files.read_npz(path)
+    with errors_that_name_argument("dataset", path):
+        features, labels = dataset_files.read_npz(path)
     if features.dtype.kind not in "uif" or features.ndim < 2:
         raise ValueError(
             f"features in {path} must be numbers of shape (n, ...), got {features.dtype} of shape"

@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.files import create_once, refuse_link, scratch_folder
+from dvrenyi_plugin._internal.files import (
+    create_once,
+    errors_that_name_argument,
+    refuse_link,
+    scratch_folder,
+)
 from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
 
 # In the file's header: whose file it is ("DvRo"), and which of its layouts.
@@ -274,17 +279,19 @@ def open_store(
       OSError: it cannot be read or written.
     """
     experiment = ExperimentFingerprint.of(mechanism, pair)
+    named, given = ("output_dir", folder) if path is None else ("store", path)
     if path is None:
         path = os.path.join(folder, f"observations-{experiment.digest[:12]}.sqlite")
         refuse_link("output_dir", path)
     config = getattr(mechanism, "config", None)
-    return ObservationStore(
-        path,
-        experiment,
-        resume=resume,
-        seed=getattr(config, "seed", None),
-        observe=getattr(config, "observe", None),
-    )
+    with errors_that_name_argument(named, given):
+        return ObservationStore(
+            path,
+            experiment,
+            resume=resume,
+            seed=getattr(config, "seed", None),
+            observe=getattr(config, "observe", None),
+        )
 
 
 def _blob(values: NDArray[np.float64]) -> bytes:

@@ -24,6 +24,7 @@ from dvrenyi_plugin._internal.validation import (
 from dvrenyi_plugin.bounds.paper_theorems import (
     bounded_loss_lower_bound,
     bounded_loss_upper_bound,
+    check_log_ratio_size,
     empirical_renyi_divergence,
     markov_lower_bound,
 )
@@ -209,6 +210,7 @@ class LikelihoodRatioTester(BoundTester):
             raise ValueError(
                 f"log_ratio must not be NaN, got {int(np.isnan(log_ratios).sum())} of {len(log_ratios)}"
             )
+        check_log_ratio_size("log_ratio", log_ratios)
         orders = [log_ratios, -log_ratios] if self._config.either_order else [log_ratios]
         possible = [ratios for ratios in orders if not (ratios == math.inf).any()]
         if not possible:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dvrenyi_plugin._internal.files import errors_that_name_argument
 from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin._internal.validation import (
     check_choice,
@@ -287,7 +288,8 @@ def build_dp_sgd_experiment(
         pretraining = dataclasses.replace(pretraining, epochs=0)
         weights = pretrain_weights(config.model, split.pretraining, pretraining)
     else:
-        weights = read_weights_file(config.initial_weights)
+        with errors_that_name_argument("initial_weights", config.initial_weights):
+            weights = read_weights_file(config.initial_weights)
     network = model_with_weights(config.model, dataset, weights)
     canary = make_canary(
         config.canary,
