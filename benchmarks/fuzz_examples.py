@@ -93,6 +93,10 @@ def claims() -> Examples:
         "TradeOffCurve": lambda d: d.choose(trade_off.GaussianCurve, trade_off.ApproximateDpCurve)(
             d.choose(0.0, 1.0, 30.0)
         ),
+        "curves": lambda d: [trade_off.GaussianCurve(1.0), trade_off.ApproximateDpCurve(1.0, 0.01)],
+        "pld": lambda d: None,
+        "event": lambda d: None,
+        "claimed": lambda d: trade_off.GaussianCurve(1.0),
         "TradeOffFamily": lambda d: d.choose(
             trade_off_families.GaussianFamily(), trade_off_families.ApproximateDpFamily(0.01)
         ),

@@ -259,6 +259,8 @@ def _run(program: Any, argv: list[str]) -> int:
 _INTERNAL = "inner part; what calls it has checked the arguments"
 _RECORD = "record of results, made by the package"
 
+_CURVES = ("GaussianCurve", "BoundedRangeCurve", "ApproximateDpCurve", "PointsCurve", "MinimumCurve", "GroupCurve")  # fmt: skip
+_CURVE_FAMILIES = ("GaussianFamily", "ApproximateDpFamily", "BoundedRangeFamily", "RenyiFamily", "SingleCurveFamily", "TradeOffFamily")  # fmt: skip
 ROOMS: tuple[Room, ...] = (
     Room(
         "numbers",
@@ -269,6 +271,10 @@ ROOMS: tuple[Room, ...] = (
             **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
             **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
             **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim"), _INTERNAL),
+            **dict.fromkeys(("renyi_from_excess", "log_moment_excess", "log_phi", "check_curve", "check_family"), _INTERNAL),
+            **dict.fromkeys(("EProcess.can_reject", "GrowthOptimalEProcess.can_reject", "TradeOffEProcess.can_reject"), _INTERNAL),
+            **dict.fromkeys((f"{kind}.{name}" for kind in _CURVES for name in ("power_at", "slope_at")), _INTERNAL),
+            **dict.fromkeys((f"{kind}.power_and_slope_at" for kind in _CURVE_FAMILIES), _INTERNAL),
             **dict.fromkeys(("ClosestNull", "NearestNull", "RefutationPlan", "AuditPlan", "DpSgdClaim"), _RECORD),
         },
     ),
@@ -312,7 +318,8 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         "audits",
-        ("audits.", "comparison.", "data.", "execution.", "generators.", "critics.neural_estimator", "mechanisms.dp_sgd."),
+        ("audits.", "comparison.", "data.", "execution.", "generators.", "critics.neural_estimator",
+         "mechanisms.dp_sgd.config", "mechanisms.dp_sgd.base", "mechanisms.dp_sgd.networks", "mechanisms.dp_sgd.opacus", "mechanisms.dp_sgd.ensemble."),
         left_out={
             **dict.fromkeys(("AuditClaim", "DpSgdClaim"), _RECORD),
             **dict.fromkeys(("BoundedArrays.random_genes", "BoundedArrays.moved"), _INTERNAL),

@@ -132,7 +132,7 @@ class TradeOffEProcess(EProcess):
         """
         value = check_real(self._curves.parameter, value, at_least=0.0)
         bets = check_real("num_pairs", num_pairs, at_least=0.0) - max(self._warm_up, self._observed)
-        power = self._curves.curve(value).power(_LEVELS)
+        power = self._curves.curve(value).power_at(_LEVELS)
         return bets * -math.log(float((power * (1.0 - _LEVELS)).max())) >= self._log_threshold
 
     def point_estimate(self) -> float:
@@ -232,7 +232,7 @@ class TradeOffEProcess(EProcess):
                     believed.masses_p,
                     best.thresholds,
                     levels,
-                    *self._curves.power_and_slope(part, levels),
+                    *self._curves.power_and_slope_at(part, levels),
                     block_sizes,
                 )
             )

@@ -64,7 +64,7 @@ class NearestNull:
 
 def keeps_claim(masses_q: Array, masses_p: Array, curve: TradeOffCurve) -> bool:
     """Returns whether laws with these masses on the cells, each of shape (k,), keep the claim at every threshold."""
-    return bool(np.all(_tails(masses_q) <= curve.power(np.minimum(_tails(masses_p), 1.0))))
+    return bool(np.all(_tails(masses_q) <= curve.power_at(np.minimum(_tails(masses_p), 1.0))))
 
 
 def nearest_null(
@@ -89,7 +89,7 @@ def nearest_null(
     for _ in range(_MAX_ROUNDS):
         merged_q, merged_p = _merged(tails_q, active), _merged(tails_p, active)
         levels, rate = _on_the_curve(merged_q, merged_p, curve, levels)
-        ratio_q = merged_q / np.maximum(_differences(curve.power(levels)), _LEAST_CELL)
+        ratio_q = merged_q / np.maximum(_differences(curve.power_at(levels)), _LEAST_CELL)
         weights = np.diff(ratio_q)
         kept = weights > 0.0
         if not kept.all():
@@ -99,7 +99,7 @@ def nearest_null(
         cell = np.searchsorted(active, np.arange(masses_q.size), side="right")
         null_q = _tails(masses_q / ratio_q[cell])
         null_p = _tails(masses_p * (_differences(levels) / merged_p)[cell])
-        excess = null_q - curve.power(null_p)
+        excess = null_q - curve.power_at(null_p)
         excess[active - 1] = 0.0
         worst = int(excess.argmax()) if excess.size else 0
         if not excess.size or excess[worst] <= _SLACK:
@@ -214,22 +214,22 @@ def _objective(masses_q: Array, masses_p: Array, curve: TradeOffCurve, levels: A
     null_p = _differences(levels)
     if not null_p.min() > 0.0:
         return np.inf
-    null_q = _differences(curve.power(levels))
+    null_q = _differences(curve.power_at(levels))
     if not null_q.min() > 0.0:
         return np.inf
     return float(-masses_p @ np.log(null_p) - masses_q @ np.log(null_q))
 
 
 def _newton_step(masses_q: Array, masses_p: Array, curve: TradeOffCurve, levels: Array) -> Array:
-    slope = curve.slope(levels)
-    null_p, null_q = _differences(levels), _differences(curve.power(levels))
+    slope = curve.slope_at(levels)
+    null_p, null_q = _differences(levels), _differences(curve.power_at(levels))
     ratio_p, ratio_q = masses_p / null_p, masses_q / null_q
     bend_p, bend_q = ratio_p / null_p, ratio_q / null_q
     rise_q = np.diff(ratio_q)
     gradient = -np.diff(ratio_p) - slope * rise_q
     # F'' as a difference, so that curves made of straight pieces have one, too.
     reach = 0.01 * levels * (1.0 - levels)
-    bend = (curve.slope(levels + reach) - curve.slope(levels - reach)) / (2.0 * reach)
+    bend = (curve.slope_at(levels + reach) - curve.slope_at(levels - reach)) / (2.0 * reach)
     diagonal = bend_p[1:] + bend_p[:-1] + slope**2 * (bend_q[1:] + bend_q[:-1])
     diagonal += np.maximum(0.0, -bend * rise_q)
     bands = np.zeros((2, levels.size))

@@ -16,7 +16,7 @@ from dvrenyi_plugin.privacy.properties import (
     RenyiDp,
     ZeroConcentratedDp,
 )
-from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
+from dvrenyi_plugin.privacy.trade_off import TradeOffCurve, check_curve
 from dvrenyi_plugin.privacy.trade_off_claims import renyi_curve, trade_off_curve
 from dvrenyi_plugin.privacy.trade_off_families import (
     ApproximateDpFamily,
@@ -76,7 +76,7 @@ class SingleCurveFamily(TradeOffFamily):
         parameter: str = "claims refuted",
         name: str = "the claimed curve",
     ) -> None:
-        self._claimed = claimed
+        self._claimed = check_curve("claimed", claimed)
         self._level = check_real("level", level, above=0.0)
         self._parameter, self._name = parameter, name
 

@@ -302,7 +302,7 @@ def _poisson_epsilon(
     largest = float(_log_mixture_ratio(sample_rate, np.array([(10.0 + 0.5 / s) / s]))[0])
     spread = min(largest, sample_rate * math.sqrt(math.expm1(min(1.0 / s / s, 700.0))))
     cells = min(20.0, max(5.0, 2e4 / math.sqrt(num_steps)))
-    interval = max(min(spread / cells, largest / 100.0), largest / 1e5)
+    interval = max(min(spread / cells, largest / 100.0), largest / 2e4)
     one_step = privacy_loss_distribution.from_gaussian_mechanism(
         s, value_discretization_interval=interval, sampling_prob=sample_rate
     )

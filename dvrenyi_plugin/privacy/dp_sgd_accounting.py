@@ -93,6 +93,8 @@ def dp_sgd_claim_at(
     alpha, num_steps = check_order(alpha), check_int("steps", num_steps, at_least=1)
     sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     num_canaries = check_int("num_canaries", num_canaries, at_least=1)
+    if sample_rate < 1.0:
+        _check_poisson_group(alpha, num_canaries)
     given = {
         "mu": mu is not None,
         "noise_multiplier": noise_multiplier is not None,
@@ -135,18 +137,21 @@ def _out_of_reach(name: str, value: float | None, why: str) -> ValueError:
     )
 
 
+def _check_poisson_group(alpha: float, num_canaries: int) -> None:
+    if num_canaries != 2 ** (num_canaries.bit_length() - 1):
+        raise ValueError(
+            f"num_canaries must be a power of two with Poisson batches, got {num_canaries}"
+        )
+    if num_canaries > 1 and alpha < 2.0:
+        raise ValueError(
+            f"alpha must be at least 2 for {num_canaries} canaries with Poisson batches, got {alpha:g}"
+        )
+
+
 def _poisson_group_renyi(
     alpha: float, num_steps: int, noise_multiplier: float, sample_rate: float, num_canaries: int
 ) -> float:
     doublings = num_canaries.bit_length() - 1
-    if num_canaries != 2**doublings:
-        raise ValueError(
-            f"num_canaries must be a power of two with Poisson batches, got {num_canaries}"
-        )
-    if doublings and alpha < 2.0:
-        raise ValueError(
-            f"alpha must be at least 2 for {num_canaries} canaries with Poisson batches, got {alpha:g}"
-        )
     order = alpha * num_canaries
     one_record = dp_sgd_renyi(order, num_steps, noise_multiplier, sample_rate)
     return renyi_group_privacy(order, one_record, doublings)[1]

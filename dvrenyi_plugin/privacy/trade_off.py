@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +32,10 @@ from dvrenyi_plugin.privacy.conversions import gaussian_dp_delta, gaussian_dp_ep
 Array = NDArray[np.float64]
 
 # Slopes are kept finite: a steeper tangent than this is taken to be this steep, which any supergradient below it
-# could not be, so curves start at a level where they are less steep (see `TradeOffCurve.slope`).
+# could not be, so curves start at a level where they are less steep (see `TradeOffCurve.slope_at`).
 _STEEPEST = 1e300
+# A curve without a closed form is applied once for each record of a group.
+_LARGEST_GROUP = 10_000
 # Levels at which the conjugate is maximised before it is polished.
 _CONJUGATE_LEVELS = 400
 
@@ -40,21 +43,35 @@ _CONJUGATE_LEVELS = 400
 class TradeOffCurve(abc.ABC):
     """The most power that a claim allows at each level."""
 
-    @abc.abstractmethod
     def power(self, level: ArrayLike) -> Array:
         """Returns F(level), shape of `level`, in [0, 1].
 
         Args:
           level: any shape, each in [0, 1].
         """
+        levels = check_numbers("level", level)
+        if not np.all((levels >= 0.0) & (levels <= 1.0)):
+            raise ValueError(f"level must be in [0, 1], got {level!r}")
+        return self.power_at(levels)
 
-    @abc.abstractmethod
     def slope(self, level: ArrayLike) -> Array:
         """Returns a supergradient s of F: F(b) <= F(level) + s (b - level) for every b in [0, 1].
 
         Args:
           level: any shape, each in (0, 1).
         """
+        levels = check_numbers("level", level)
+        if not np.all((levels > 0.0) & (levels < 1.0)):
+            raise ValueError(f"level must be in (0, 1), got {level!r}")
+        return self.slope_at(levels)
+
+    @abc.abstractmethod
+    def power_at(self, level: Array) -> Array:
+        """Returns what `power` does, without a check: the e-process asks for it thousands of times."""
+
+    @abc.abstractmethod
+    def slope_at(self, level: Array) -> Array:
+        """Returns what `slope` does, without a check."""
 
     @property
     @abc.abstractmethod
@@ -69,7 +86,7 @@ class TradeOffCurve(abc.ABC):
         factor = math.exp(min(check_epsilon(epsilon), 700.0))
 
         def gap(level: Array) -> Array:
-            return np.asarray(self.power(level) - factor * level)
+            return np.asarray(self.power_at(level) - factor * level)
 
         # Concave in the level: a coarse maximum lies beside the true one.
         levels = _levels_down_to_zero()
@@ -121,12 +138,12 @@ class GaussianCurve(TradeOffCurve):
     def __init__(self, mu: float) -> None:
         self.mu = check_real("mu", mu, at_least=0.0, at_most=100.0)
 
-    def power(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.power`."""
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
         return np.asarray(ndtr(ndtri(level) + self.mu))
 
-    def slope(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.slope`."""
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`."""
         exponent = -self.mu * (ndtri(level) + self.mu / 2.0)
         return np.asarray(np.exp(np.minimum(exponent, math.log(_STEEPEST))))
 
@@ -163,13 +180,13 @@ class BoundedRangeCurve(TradeOffCurve):
     def __init__(self, width: float) -> None:
         self.width = check_real("width", width, at_least=0.0, at_most=600.0)
 
-    def power(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.power`."""
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
         a = np.asarray(level, dtype=np.float64)
         return np.asarray(a / (a + (1.0 - a) * math.exp(-self.width)))
 
-    def slope(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.slope`."""
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`."""
         a, shrink = np.asarray(level, dtype=np.float64), math.exp(-self.width)
         return np.asarray(shrink / (a + (1.0 - a) * shrink) ** 2)
 
@@ -196,15 +213,15 @@ class ApproximateDpCurve(TradeOffCurve):
         self._delta = check_delta(delta)
         self._corner = (1.0 - self._delta) / (1.0 + math.exp(self._epsilon))
 
-    def power(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.power`."""
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
         a = np.asarray(level, dtype=np.float64)
         steep = math.exp(self._epsilon) * a + self._delta
         flat = 1.0 - math.exp(-self._epsilon) * (1.0 - self._delta - a)
         return np.minimum(1.0, np.minimum(steep, flat))
 
-    def slope(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.slope`."""
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`."""
         a = np.asarray(level, dtype=np.float64)
         steep, flat = math.exp(self._epsilon), math.exp(-self._epsilon)
         return np.where(a <= self._corner, steep, np.where(a < 1.0 - self._delta, flat, 0.0))
@@ -256,14 +273,12 @@ class PointsCurve(TradeOffCurve):
         self._levels, self._powers, self._slopes = a, lifted, concave
         self._symmetric = symmetric
 
-    def power(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.power`."""
-        return np.asarray(
-            np.interp(np.asarray(level, dtype=np.float64), self._levels, self._powers)
-        )
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
+        return np.asarray(np.interp(level, self._levels, self._powers))
 
-    def slope(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.slope`."""
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`."""
         cell = np.searchsorted(self._levels, level, side="left") - 1
         return self._slopes[np.clip(cell, 0, self._slopes.size - 1)]
 
@@ -281,18 +296,18 @@ class MinimumCurve(TradeOffCurve):
     """
 
     def __init__(self, curves: Sequence[TradeOffCurve]) -> None:
-        if not curves:
-            raise ValueError("curves must hold at least one curve, got none")
-        self.curves = tuple(curves)
+        if not isinstance(curves, Sequence) or not curves:
+            raise ValueError(f"curves must be a sequence of at least one curve, got {curves!r}")
+        self.curves = tuple(check_curve("curves", curve) for curve in curves)
 
-    def power(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.power`."""
-        return np.asarray(np.min([curve.power(level) for curve in self.curves], axis=0))
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
+        return np.asarray(np.min([curve.power_at(level) for curve in self.curves], axis=0))
 
-    def slope(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.slope`."""
-        lowest = np.argmin([curve.power(level) for curve in self.curves], axis=0)
-        slopes = np.stack([curve.slope(level) for curve in self.curves])
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`."""
+        lowest = np.argmin([curve.power_at(level) for curve in self.curves], axis=0)
+        slopes = np.stack([curve.slope_at(level) for curve in self.curves])
         return np.asarray(np.take_along_axis(slopes, lowest[np.newaxis], axis=0)[0])
 
     @property
@@ -310,29 +325,36 @@ class GroupCurve(TradeOffCurve):
     """
 
     def __init__(self, single: TradeOffCurve, size: int) -> None:
-        self._single = single
-        self._size = check_int("size", size, at_least=1)
+        self._single = check_curve("single", single)
+        self._size = check_int("size", size, at_least=1, at_most=_LARGEST_GROUP)
 
-    def power(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.power`."""
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
         value = np.asarray(level, dtype=np.float64)
         for _ in range(self._size):
-            value = self._single.power(value)
+            value = self._single.power_at(value)
         return value
 
-    def slope(self, level: ArrayLike) -> Array:
-        """See `TradeOffCurve.slope`: the chain rule, with supergradients of a nondecreasing curve."""
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`: the chain rule, with supergradients of a nondecreasing curve."""
         value = np.asarray(level, dtype=np.float64)
         slope = np.ones_like(value)
         for _ in range(self._size):
-            slope = slope * self._single.slope(value)
-            value = self._single.power(value)
+            slope = slope * self._single.slope_at(value)
+            value = self._single.power_at(value)
         return np.asarray(slope)
 
     @property
     def symmetric(self) -> bool:
         """Whether the curve of one record is."""
         return self._single.symmetric
+
+
+def check_curve(name: str, curve: Any) -> TradeOffCurve:
+    """Returns the curve, or raises ValueError for anything else."""
+    if not isinstance(curve, TradeOffCurve):
+        raise ValueError(f"{name} must be a TradeOffCurve, got {curve!r}")
+    return curve
 
 
 def _levels_down_to_zero() -> Array:

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dvrenyi_plugin._internal.validation import check_choice, check_epsilon, check_order, check_real
+from dvrenyi_plugin._internal.validation import (
+    check_choice,
+    check_epsilon,
+    check_int,
+    check_order,
+    check_real,
+)
 from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
     Claim,
@@ -39,6 +45,7 @@ _TOUCHING_LEVELS = expit(np.linspace(-34.0, 34.0, 801))
 _ZCDP_ORDERS = np.concatenate([1.0 + np.geomspace(0.01, 1.0, 15), np.geomspace(2.2, 256.0, 25)])
 # Halvings of [level, 1]: to the last bit.
 _HALVINGS = 70
+_DIRECTIONS = ("remove", "add", "both")
 # Polygons are lifted by this, more than all rounding of their points.
 _LIFT = 1e-13
 _LIFT_PLD = 1e-11
@@ -116,10 +123,10 @@ def _polygon(log_moment: _LogMoment, log_bound: float) -> PointsCurve:
         moment, in_a, in_b = log_moment(a, high)
         certain = moment <= log_bound  # every event of this level may be certain under Q
         slope = np.where(certain, 0.0, -in_a / in_b)
-    return circumscribed(a, np.where(certain, 1.0, high), slope)
+    return _circumscribed(a, np.where(certain, 1.0, high), slope)
 
 
-def circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
+def _circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
     """Returns the polygon of the tangents to a concave curve at the given points: it lies nowhere below the curve.
 
     Args:
@@ -156,7 +163,11 @@ def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
       direction: "remove" for Q the law with the record and P the one without it; "add" for the other way round; "both"
         for what is allowed whichever way round two given samples are.
     """
-    direction = check_choice("direction", direction, ("remove", "add", "both"))
+    direction = check_choice("direction", direction, _DIRECTIONS)
+    from dp_accounting.pld import privacy_loss_distribution
+
+    if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
+        raise ValueError(f"pld must be a PrivacyLossDistribution of dp_accounting, got {pld!r}")
     removing, adding = pld._pmf_remove, pld._pmf_add
     if direction == "both":
         first, second = _roc(removing), _roc(adding)
@@ -170,8 +181,11 @@ def dp_event_curve(event: Any, direction: str = "remove") -> PointsCurve:
     Raises:
       ValueError: the accountant does not support the event.
     """
+    import dp_accounting
     from dp_accounting.pld import pld_privacy_accountant
 
+    if not isinstance(event, dp_accounting.DpEvent):
+        raise ValueError(f"event must be a DpEvent of dp_accounting, got {event!r}")
     accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
     if not accountant.supports(event):
         raise ValueError(f"event must be one that the PLD accountant supports, got {event!r}")
@@ -194,12 +208,17 @@ def dp_sgd_curve(
 
     from dvrenyi_plugin.privacy.conversions import dp_sgd_mu
 
+    num_steps = check_int("num_steps", num_steps, at_least=1)
     rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
+    noise_multiplier = check_real("noise_multiplier", noise_multiplier, above=0.0)
+    check_choice("direction", direction, _DIRECTIONS)
     if rate == 1.0:
         return GaussianCurve(dp_sgd_mu(num_steps, noise_multiplier))
+    # As for `dp_sgd_epsilon`: beyond, the distribution of the loss grows past memory.
+    check_int("num_steps", num_steps, at_most=10**6)
+    check_real("noise_multiplier", noise_multiplier, at_least=0.02)
     step = dp_accounting.PoissonSampledDpEvent(
-        rate,
-        dp_accounting.GaussianDpEvent(check_real("noise_multiplier", noise_multiplier, above=0.0)),
+        rate, dp_accounting.GaussianDpEvent(noise_multiplier)
     )
     return dp_event_curve(dp_accounting.SelfComposedDpEvent(step, num_steps), direction)
 

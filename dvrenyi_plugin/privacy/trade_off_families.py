@@ -50,7 +50,7 @@ class TradeOffFamily(abc.ABC):
     def grid(self) -> Array:
         """The parameters that are tested, shape (k,), increasing and positive."""
 
-    def power_and_slope(self, values: Array, levels: Array) -> tuple[Array, Array]:
+    def power_and_slope_at(self, values: Array, levels: Array) -> tuple[Array, Array]:
         """Returns F_t(level) and a supergradient, both of shape (k, m).
 
         Args:
@@ -60,7 +60,7 @@ class TradeOffFamily(abc.ABC):
         power, slope = np.empty((2, *levels.shape))
         for row, (value, level) in enumerate(zip(values, levels, strict=True)):
             curve = self.curve(float(value))
-            power[row], slope[row] = curve.power(level), curve.slope(level)
+            power[row], slope[row] = curve.power_at(level), curve.slope_at(level)
         return power, slope
 
 
@@ -93,8 +93,8 @@ class GaussianFamily(TradeOffFamily):
         """0.01 to 20."""
         return _geometric(0.01, 20.0)
 
-    def power_and_slope(self, values: Array, levels: Array) -> tuple[Array, Array]:
-        """See `TradeOffFamily.power_and_slope`."""
+    def power_and_slope_at(self, values: Array, levels: Array) -> tuple[Array, Array]:
+        """See `TradeOffFamily.power_and_slope_at`."""
         mu, z = values[:, np.newaxis], ndtri(levels)
         return ndtr(z + mu), np.exp(np.minimum(-mu * (z + mu / 2.0), 690.0))
 
@@ -128,8 +128,8 @@ class ApproximateDpFamily(TradeOffFamily):
         """0.001 to 60."""
         return _geometric(0.001, 60.0)
 
-    def power_and_slope(self, values: Array, levels: Array) -> tuple[Array, Array]:
-        """See `TradeOffFamily.power_and_slope`."""
+    def power_and_slope_at(self, values: Array, levels: Array) -> tuple[Array, Array]:
+        """See `TradeOffFamily.power_and_slope_at`."""
         steep, flat = np.exp(values)[:, np.newaxis], np.exp(-values)[:, np.newaxis]
         rising, bent = steep * levels + self.delta, 1.0 - flat * (1.0 - self.delta - levels)
         power = np.minimum(1.0, np.minimum(rising, bent))

@@ -171,8 +171,8 @@ def test_events_of_the_accountant():
 def test_families_grow_and_agree_with_their_curves(family):
     values = np.array([0.1, 0.5, 2.0])
     levels = np.tile([0.9, 0.6, 0.3, 1e-3], (3, 1))
-    power, slope = family.power_and_slope(values, levels)
-    slow_power, slow_slope = TradeOffFamily.power_and_slope(family, values, levels)
+    power, slope = family.power_and_slope_at(values, levels)
+    slow_power, slow_slope = TradeOffFamily.power_and_slope_at(family, values, levels)
     np.testing.assert_allclose(power, slow_power, rtol=1e-12)
     np.testing.assert_allclose(slope, slow_slope, rtol=1e-12)
     assert np.all(np.diff(power, axis=0) >= 0.0)
