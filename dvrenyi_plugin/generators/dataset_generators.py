@@ -349,6 +349,8 @@ def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
     else:
         pairs = [(np.asarray(dataset), np.asarray(record))]
     for array, row in pairs:
+        if array.ndim == 0:
+            raise ValueError(f"dataset must hold arrays of records, got {array!r}")
         if row.shape != array.shape[1:]:
             raise ValueError(
                 f"a record must have shape {array.shape[1:]}, got shape {row.shape}: {row!r}"

@@ -51,7 +51,7 @@ class RenyiFamily(TradeOffFamily):
 
     def curve(self, value: float) -> TradeOffCurve:
         """Returns the implied curve."""
-        return _renyi_curve(self.alpha, value)
+        return _renyi_curve(self.alpha, check_real("value", value, at_least=0.0))
 
     @property
     def grid(self) -> Array:

@@ -132,7 +132,7 @@ class DpSgdConfig:
     def denominator(self, batch_size: int) -> float:
         """Returns what the noisy sum of this batch is really divided by."""
         if self.defect == "mean_by_private_count":
-            return float(max(1, batch_size))
+            return float(max(1, check_int("batch_size", batch_size, at_least=0)))
         return self.gradient_denominator
 
     @property
