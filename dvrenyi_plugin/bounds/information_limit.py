@@ -110,7 +110,7 @@ def laplace_pair(shift: float, scale: float = 1.0, num_cells: int = _NUM_CELLS) 
     constant there, and fine cells between the centres."""
     shift, scale = check_real("shift", shift, above=0.0), check_real("scale", scale, above=0.0)
     # Below, neighbouring edges would be the same float.
-    width = check_real("shift / scale", shift / scale, at_least=1e-300)
+    width = check_real("shift / scale", shift / scale, at_least=1e-300, at_most=1e150)
     edges = np.linspace(0.0, width, check_int("num_cells", num_cells, at_least=2) - 1)
     step = np.log(-np.expm1(-np.diff(edges))) - math.log(2.0)
     tail, far_tail = -math.log(2.0), -math.log(2.0) - width

@@ -18,6 +18,7 @@ from dvrenyi_plugin._internal.validation import (
     check_int,
     check_order,
     check_orders,
+    check_real,
     check_samples,
 )
 from dvrenyi_plugin.bounds.eprocess import (
@@ -114,7 +115,8 @@ class GrowthOptimalEProcess(EProcess):
 
         Those of `observe` count too. Where the answer is no, the lower bound stays below epsilon whatever the laws are.
         """
-        bets = num_pairs - max(self._warm_up, self._observed)
+        epsilon = check_real("epsilon", epsilon, at_least=0.0)
+        bets = check_real("num_pairs", num_pairs, at_least=0.0) - max(self._warm_up, self._observed)
         return bets * largest_rate(self._alpha, epsilon) >= self._log_threshold
 
     def point_estimate(self) -> float:

@@ -70,6 +70,9 @@ _LIBRARIES = (
     "keras",
 )
 
+# Some thirty years: what the system's clocks can wait for.
+_LONGEST_S = 1e9
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComparisonConfig:
@@ -138,9 +141,9 @@ class ComparisonConfig:
         check_failure_probability(self.failure_probability)
         check_seed(self.seed)
         check_int("num_workers", self.num_workers, at_least=1)
-        check_real("timeout_s", self.timeout_s, above=0.0)
+        check_real("timeout_s", self.timeout_s, above=0.0, at_most=_LONGEST_S)
         if self.time_limit_s is not None:
-            check_real("time_limit_s", self.time_limit_s, at_least=0.0)
+            check_real("time_limit_s", self.time_limit_s, at_least=0.0, at_most=_LONGEST_S)
         check_bool("retry_failed", self.retry_failed)
 
     @property

@@ -201,7 +201,8 @@ class DvRenyiPropertyTester(BoundTester):
     def _fewest_samples(self, beta: float, given: int) -> float | None:
         if self._config.certificate != "eprocess":
             return None
-        bets_needed = -math.log(beta) / largest_rate(self._alpha, self._limit)
+        rate = largest_rate(self._alpha, self._limit)
+        bets_needed = -math.log(beta) / rate if rate > 0.0 else math.inf
 
         def can_refute(count: int) -> bool:
             seen = max(STREAM_WARM_UP, _num_fitting(count, self._config.fit_fraction))

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.ranges import LARGEST, check_interval, check_moderate
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_many, check_real
+from dvrenyi_plugin._internal.validation import (
+    check_choice,
+    check_int,
+    check_many,
+    check_numbers,
+    check_real,
+)
 
 _KINDS = ("torus", "box", "euclidean")
 # Far more than density estimates are good for.
@@ -94,6 +100,7 @@ class ParticleDomain:
         """
         if self.kind == "euclidean":
             return points
+        points = self._checked(points)
         check_moderate("points", points)
         lower = np.asarray(self.lower)
         lengths = self.lengths
@@ -108,11 +115,20 @@ class ParticleDomain:
 
     def contains(self, points: NDArray[np.float64]) -> bool:
         """Returns True when every coordinate of `points` (..., d) is inside and within 1e100 of zero."""
+        points = self._checked(points)
         return bool(
             np.all(np.abs(points) <= LARGEST)
             and np.all(points >= np.asarray(self.lower))
             and np.all(points <= np.asarray(self.upper))
         )
+
+    def _checked(self, points: Any) -> NDArray[np.float64]:
+        points = check_numbers("points", points)
+        if points.ndim == 0 or points.shape[-1] != len(self.lower):
+            raise ValueError(
+                f"points must have shape (..., {len(self.lower)}), got shape {points.shape}"
+            )
+        return points
 
 
 def _as_tuple(name: str, values: Any) -> tuple[float, ...]:

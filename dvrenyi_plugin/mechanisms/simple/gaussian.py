@@ -65,7 +65,7 @@ class GaussianMechanism:
     @property
     def claimed_privacy(self) -> list[PrivacyProperty]:
         """Gaussian DP, and the Rényi DP it implies at the config's order."""
-        mu = 1.0 / self.config.noise_multiplier
+        mu = 1.0 / float(self.config.noise_multiplier)  # float32 would overflow
         alpha = self.config.alpha
         return [
             as_privacy_property(GaussianDp(mu)),

@@ -45,7 +45,7 @@ class LaplaceMechanismConfig(AdditiveNoiseConfig):
     @property
     def noise_width(self) -> float:
         """Scale of the Laplace noise that is really added to the sum."""
-        return self.noise_scale * self.sensitivity / self.epsilon
+        return self.noise_scale * self.sensitivity / float(self.epsilon)
 
 
 class LaplaceMechanism:
