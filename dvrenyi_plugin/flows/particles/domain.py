@@ -123,12 +123,12 @@ class ParticleDomain:
         )
 
     def _checked(self, points: Any) -> NDArray[np.float64]:
-        points = check_numbers("points", points)
-        if points.ndim == 0 or points.shape[-1] != len(self.lower):
+        array = check_numbers("points", points)
+        if array.ndim == 0 or array.shape[-1] != len(self.lower):
             raise ValueError(
-                f"points must have shape (..., {len(self.lower)}), got shape {points.shape}"
+                f"points must have shape (..., {len(self.lower)}), got shape {array.shape}"
             )
-        return points
+        return array
 
 
 def _as_tuple(name: str, values: Any) -> tuple[float, ...]:
