@@ -124,9 +124,10 @@ class ParticleDomain:
 
     def _checked(self, points: Any) -> NDArray[np.float64]:
         array = check_numbers("points", points)
-        if array.ndim == 0 or array.shape[-1] != len(self.lower):
+        # On one axis numbers may stand for points.
+        if array.ndim == 0 or (self.dimension > 1 and array.shape[-1] != self.dimension):
             raise ValueError(
-                f"points must have shape (..., {len(self.lower)}), got shape {array.shape}"
+                f"points must have shape (..., {self.dimension}), got shape {array.shape}"
             )
         return array
 
