@@ -111,10 +111,10 @@ class ComparisonConfig:
     modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.output_dir == "":
-            raise ValueError("output_dir is required: name a folder to write to")
         if not isinstance(self.output_dir, str):
             raise ValueError(f"output_dir must be a folder to write to, got {self.output_dir!r}")
+        if not self.output_dir:
+            raise ValueError("output_dir is required: name a folder to write to")
         for name in ("mechanisms", "testers", "variants", "modules"):
             values = check_many(name, getattr(self, name), "names")
             if not all(isinstance(value, str) for value in values):

@@ -239,7 +239,7 @@ class TestErrors:
             (("--num_samples=3",), "num_samples must be an integer >= 10"),
             (("--inverse_temperature=1e6",), "grid too coarse for the potential"),
             (("--tester=oracle",), "tester must be one of"),
-            (("--output_dir=",), "output_dir must be a folder"),
+            (("--output_dir=",), "output_dir is required: name a folder"),
         ],
     )
     def test_one_line_and_status_one(

@@ -114,7 +114,7 @@ def test_errors_are_one_line(
 
 def test_output_dir_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare_testers", "--nodp_auditorium"]) == 1
-    assert "output_dir must be a folder" in capsys.readouterr().err
+    assert "output_dir is required: name a folder" in capsys.readouterr().err
 
 
 def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
