@@ -117,6 +117,11 @@ def define_flags() -> flags.FlagValues:
         "critic_widths", ["100", "100"], "with --tester=dv: widths of the critic's hidden layers"
     )
     program.real("ema_rate", 0.99, "with --tester=dv: rate of the moving average in its training")
+    program.whole(
+        "num_critics",
+        1,
+        "with --tester=dv: critics, each with its own seed, behind the point estimate",
+    )
     program.switch(
         "sequential",
         False,
@@ -240,6 +245,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
                 tester=values.tester,
                 critic_widths=_whole_numbers("critic_widths", values.critic_widths),
                 ema_rate=values.ema_rate,
+                num_critics=values.num_critics,
                 seed=values.seed,
             ),
             keep_in=os.path.dirname(values.store) or "." if values.store else values.output_dir,

@@ -21,6 +21,7 @@ from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.validation import (
     check_choice,
     check_failure_probability,
+    check_int,
     check_order,
     check_real,
     check_sample_pair,
@@ -74,6 +75,8 @@ class DvRenyiPropertyTesterConfig:
         them, the stronger. "betting": two one-sided betting bounds, each at half of the failure probability.
       hidden_sizes: widths of the hidden layers of the default critic, each >= 1.
       ema_rate: of the moving average that corrects the gradient's minibatch bias, in [0, 1).
+      num_critics: critics that are trained on the same samples, each with a seed of its own, >= 1. The first one
+        certifies; the point estimate is the mean of all, and the result's details hold each.
     """
 
     privacy_property: Any
@@ -84,6 +87,7 @@ class DvRenyiPropertyTesterConfig:
     certificate: str = "eprocess"
     hidden_sizes: tuple[int, ...] = (100, 100)
     ema_rate: float = 0.99
+    num_critics: int = 1
 
     def __post_init__(self) -> None:
         if self.alpha is not None:
@@ -96,6 +100,7 @@ class DvRenyiPropertyTesterConfig:
         check_choice("certificate", self.certificate, tuple(_CERTIFICATES))
         check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
         check_widths("hidden_sizes", self.hidden_sizes)
+        check_int("num_critics", self.num_critics, at_least=1)
 
 
 class DvRenyiPropertyTester(BoundTester):
@@ -125,20 +130,21 @@ class DvRenyiPropertyTester(BoundTester):
         self._config = config
         self._alpha = default_order(claim) if config.alpha is None else float(config.alpha)
         super().__init__(config.privacy_property, renyi_threshold(claim, self._alpha))
-        split_stream, critic_stream = streams_of("tester", config.seed, 2)
-        self._split_stream = split_stream
-        self._estimator = DvRenyiEstimator(
-            DvRenyiEstimatorConfig(
-                alpha=self._alpha,
-                epochs=training.training_epochs,
-                batch_size=training.batch_size,
-                learning_rate=training.optimizer_learning_rate,
-                critic_bound=training.model_output_coordinate_bound,
-                hidden_sizes=config.hidden_sizes,
-                ema_rate=config.ema_rate,
-                seed=seed_of(critic_stream),
-            ),
-            base_model,
+        self._split_stream, *critic_streams = streams_of(
+            "tester", config.seed, 1 + config.num_critics
+        )
+        settings = DvRenyiEstimatorConfig(
+            alpha=self._alpha,
+            epochs=training.training_epochs,
+            batch_size=training.batch_size,
+            learning_rate=training.optimizer_learning_rate,
+            critic_bound=training.model_output_coordinate_bound,
+            hidden_sizes=config.hidden_sizes,
+            ema_rate=config.ema_rate,
+        )
+        self._estimator, *self._further_estimators = (
+            DvRenyiEstimator(dataclasses.replace(settings, seed=seed_of(stream)), base_model)
+            for stream in critic_streams
         )
 
     def audit(
@@ -148,7 +154,8 @@ class DvRenyiPropertyTester(BoundTester):
 
         The bound exceeds the divergence with probability at most `failure_probability`, for any mechanism,
         critic and sample size. The samples must be independent draws. The point estimate is the critic's
-        Donsker-Varadhan value on the certifying samples, 0.0 if that is negative.
+        Donsker-Varadhan value on the certifying samples (the mean of all critics', if there are several), 0.0 if that is
+        negative.
 
         Args:
           samples1: independent outputs on the first dataset, shape (n,) or (n, d).
@@ -179,12 +186,18 @@ class DvRenyiPropertyTester(BoundTester):
         certificate = _CERTIFICATES[self._config.certificate](
             critic_values, self._alpha, beta, self._limit
         )
-        point_estimate = donsker_varadhan_value(
-            critic_values.certify1, critic_values.certify2, self._alpha
-        )
+        point_estimates = [
+            donsker_varadhan_value(critic_values.certify1, critic_values.certify2, self._alpha)
+        ]
+        for estimator in self._further_estimators:
+            other = estimator.estimate(fit1, fit2).critic
+            point_estimates.append(
+                donsker_varadhan_value(other(certify1), other(certify2), self._alpha)
+            )
+        each = {"point_estimates": tuple(point_estimates)} if len(point_estimates) > 1 else {}
         return BoundResult(
             lower_bound=certificate.lower_bound,
-            point_estimate=max(0.0, point_estimate),
+            point_estimate=max(0.0, float(np.mean(point_estimates))),
             threshold=self._limit,
             refuted=self.reject_property(certificate.lower_bound),
             failure_probability=beta,
@@ -195,7 +208,7 @@ class DvRenyiPropertyTester(BoundTester):
             critic_range=certificate.critic_range,
             fewest_samples=self._fewest_samples(beta, min(len(first), len(second))),
             seed=self._config.seed,
-            details=MappingProxyType(certificate.details),
+            details=MappingProxyType({**certificate.details, **each}),
         )
 
     def _fewest_samples(self, beta: float, given: int) -> float | None:

@@ -32,12 +32,13 @@ def test_g10_the_clipping_norm_changes_no_claim_and_means_the_same_in_every_engi
 
 def test_g10_pretraining_and_critic_are_settings():
     config = DpSgdExperimentConfig(
-        **TINY, tester="dv", pretraining_epochs=0, critic_widths=(7,), ema_rate=0.5
+        **TINY, tester="dv", pretraining_epochs=0, critic_widths=(7,), ema_rate=0.5, num_critics=2
     )
     experiment = build_dp_sgd_experiment(config)
     assert experiment.settings["pretraining_epochs"] == 0
     assert experiment.tester._estimator.config.hidden_sizes == (7,)
     assert experiment.tester._estimator.config.ema_rate == 0.5
+    assert len(experiment.tester._further_estimators) == 1
     random = build_dp_sgd_experiment(DpSgdExperimentConfig(**TINY, initial_weights="random"))
     for name, value in random.mechanism.config.initial_weights.items():
         np.testing.assert_array_equal(value, experiment.mechanism.config.initial_weights[name])
@@ -58,6 +59,7 @@ def test_g10_pretraining_and_critic_are_settings():
         ("pretraining_learning_rate", 0.0),
         ("critic_widths", ()),
         ("ema_rate", 1.0),
+        ("num_critics", 0),
     ],
 )
 def test_g10_settings_are_checked(name, value):
@@ -66,7 +68,13 @@ def test_g10_settings_are_checked(name, value):
 
 
 def test_g10_the_command_has_them_all(tmp_path, capsys):
-    flags = ["--clip_norm=0", "--pretraining_epochs=-1", "--critic_widths=a", "--ema_rate=2"]
+    flags = [
+        "--clip_norm=0",
+        "--pretraining_epochs=-1",
+        "--critic_widths=a",
+        "--ema_rate=2",
+        "--num_critics=0",
+    ]
     for flag in (*flags, "--pretraining_learning_rate=0"):
         assert audit_dpsgd.main(["audit_dpsgd", flag, f"--output_dir={tmp_path / 'out'}"]) == 1
         assert flag[2:].split("=")[0] in capsys.readouterr().err

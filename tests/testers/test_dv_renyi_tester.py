@@ -113,6 +113,16 @@ def test_false_claim_is_refuted_at_500_samples():
     assert bound <= 4.0
 
 
+def test_g10_several_critics_share_one_certificate_and_average_their_estimates():
+    pair = gaussians(0, 1.5, 300)
+    one, three = (make_tester(num_critics=count).audit(*pair, 0.05) for count in (1, 3))
+    assert three.lower_bound == one.lower_bound
+    each = three.details["point_estimates"]
+    assert each[0] == pytest.approx(one.point_estimate) and len(set(each)) == 3
+    assert three.point_estimate == pytest.approx(np.mean(each))
+    assert "point_estimates" not in one.details
+
+
 def test_both_directions_of_an_asymmetric_pair():
     """Exponential laws with means 7 and 3; the numerator is the first sample."""
     rng = np.random.default_rng(0)

@@ -109,6 +109,7 @@ class DpSgdExperimentConfig:
       tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
       critic_widths: widths of the hidden layers of the dv tester's critic.
       ema_rate: of the moving average in the dv tester's training, in [0, 1).
+      num_critics: critics that the dv tester trains, with as many seeds, for its point estimate, >= 1.
       seed: root of every random stream, >= 0.
     """
 
@@ -140,6 +141,7 @@ class DpSgdExperimentConfig:
     tester: str = "sequential"
     critic_widths: tuple[int, ...] = (100, 100)
     ema_rate: float = 0.99
+    num_critics: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -151,6 +153,7 @@ class DpSgdExperimentConfig:
         check_real("pretraining_learning_rate", self.pretraining_learning_rate, above=0.0)
         check_widths("critic_widths", self.critic_widths)
         check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
+        check_int("num_critics", self.num_critics, at_least=1)
         check_canary_name(self.canary)
         check_choice("model", self.model, MODEL_NAMES)
         check_choice("engine", self.engine, ENGINE_NAMES)
@@ -340,7 +343,11 @@ def build_dp_sgd_experiment(
     pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)
     mechanism = mechanism_class(mechanism_config)
     critic = (
-        {"hidden_sizes": config.critic_widths, "ema_rate": config.ema_rate}
+        {
+            "hidden_sizes": config.critic_widths,
+            "ema_rate": config.ema_rate,
+            "num_critics": config.num_critics,
+        }
         if config.tester == "dv"
         else {}
     )
