@@ -78,6 +78,9 @@ class SingleCurveFamily(TradeOffFamily):
     ) -> None:
         self._claimed = check_curve("claimed", claimed)
         self._level = check_real("level", level, above=0.0)
+        for argument, value in (("parameter", parameter), ("name", name)):
+            if not isinstance(value, str):
+                raise ValueError(f"{argument} must be text, got {value!r}")
         self._parameter, self._name = parameter, name
 
     @property

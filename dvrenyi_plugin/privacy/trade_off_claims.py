@@ -216,6 +216,7 @@ def dp_sgd_curve(
         return GaussianCurve(dp_sgd_mu(num_steps, noise_multiplier))
     # As for `dp_sgd_epsilon`: beyond, the distribution of the loss grows past memory.
     check_int("num_steps", num_steps, at_most=10**6)
+    check_real("sample_rate", rate, at_least=1e-12)
     check_real("noise_multiplier", noise_multiplier, at_least=0.02)
     step = dp_accounting.PoissonSampledDpEvent(
         rate, dp_accounting.GaussianDpEvent(noise_multiplier)

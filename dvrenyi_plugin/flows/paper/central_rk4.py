@@ -22,6 +22,9 @@ REVERSIBLE = "reversible"
 # Densities and the rates between neighbours stay in the range of a float.
 _LARGEST_RANGE = 600.0
 
+# Some ten seconds; the paper's experiments take up to 26,000.
+_MOST_STEPS = 50_000
+
 
 def rk4_step_count(grid: Grid, time: float) -> int:
     """Returns the number of steps of at most dx^2 / 4 that reach `time`."""
@@ -67,6 +70,11 @@ def run_rk4(
     if max_steps is not None:
         num_steps = min(num_steps, check_int("max_steps", max_steps, at_least=0))
     check_step_count(num_steps, "time (in steps of a quarter of the squared cell width)")
+    if max_steps is None and num_steps > _MOST_STEPS:
+        raise ValueError(
+            f"time must take at most {_MOST_STEPS:,} steps on this grid unless max_steps is given, got {time!r},"
+            f" which takes {num_steps:,}; `run_flow` takes a few for any time"
+        )
     check_choice("dynamics", dynamics, (SHK, LANGEVIN))
     check_choice("flux", flux, (CENTRAL, REVERSIBLE))
     dx = axis.width
