@@ -29,6 +29,7 @@ _CHECKS = "check_"
 _SIZES = frozenset(
     [
         "num_samples",
+        "num_critics",
         "num_cells",
         "cells",
         "num_particles",

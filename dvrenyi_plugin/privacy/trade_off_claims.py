@@ -217,7 +217,7 @@ def dp_sgd_curve(
     # As for `dp_sgd_epsilon`: beyond, the distribution of the loss grows past memory.
     check_int("num_steps", num_steps, at_most=10**6)
     check_real("sample_rate", rate, at_least=1e-12)
-    check_real("noise_multiplier", noise_multiplier, at_least=0.02)
+    check_real("noise_multiplier", noise_multiplier, at_least=0.02, at_most=1e30)
     step = dp_accounting.PoissonSampledDpEvent(
         rate, dp_accounting.GaussianDpEvent(noise_multiplier)
     )
