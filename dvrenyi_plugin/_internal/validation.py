@@ -69,7 +69,8 @@ def check_int(
         if limit is not None
     ]
     allowed = "an integer" + (" " + " and ".join(limits) if limits else "")
-    if isinstance(value, (bool, np.bool_)):
+    # An array of no dimensions counts, but is no seed and no index.
+    if isinstance(value, (bool, np.bool_, np.ndarray)):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
     try:
         number = operator.index(value)

@@ -340,7 +340,8 @@ class GroupCurve(TradeOffCurve):
         value = np.asarray(level, dtype=np.float64)
         slope = np.ones_like(value)
         for _ in range(self._size):
-            slope = slope * self._single.slope_at(value)
+            with np.errstate(over="ignore"):  # capped like any other steep tangent
+                slope = np.minimum(slope * self._single.slope_at(value), _STEEPEST)
             value = self._single.power_at(value)
         return np.asarray(slope)
 
