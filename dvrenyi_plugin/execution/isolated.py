@@ -31,6 +31,8 @@ FINISHED, FAILED, TIMED_OUT, PROCESS_DIED = "finished", "failed", "timed out", "
 _READY = "ready"
 # Importing what a task needs is not the task's time; on a busy machine it alone can take a minute.
 _START_LIMIT_S = 300.0
+# After that long a process without a task that does not end is killed.
+_END_LIMIT_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,11 +120,11 @@ def run_in_processes(
                 outcome = _outcome(worker, worker.connection in ready, timeout_s)
                 if outcome is None:
                     continue
-                worker.task, worker.deadline = None, float("inf")
                 worker.num_ended += 1
                 if outcome.status in (TIMED_OUT, PROCESS_DIED):
                     _stop(worker)
                     workers.remove(worker)
+                worker.task, worker.deadline = None, float("inf")
                 if outcome.status == PROCESS_DIED and worker.num_ended > 1:
                     again.append(outcome.task)
                 else:
@@ -180,6 +182,10 @@ def _start(
 
 def _stop(worker: _Worker) -> None:
     worker.connection.close()
+    if worker.task is None:
+        # It ends by itself, and gives back what its tasks made, such as the lock of a progress bar. Waiting for the
+        # sentinel leaves its number taken.
+        wait([worker.process.sentinel], timeout=_END_LIMIT_S)
     # The group first: once the process has been waited for, its number may be another's.
     pid = worker.process.pid
     if pid is not None and hasattr(os, "killpg"):
