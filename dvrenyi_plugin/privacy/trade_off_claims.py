@@ -155,8 +155,8 @@ def _circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
 def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
     """Returns the curve of a privacy loss distribution of dp_accounting.
 
-    It is the ROC of the distribution's own dominating pair. dp_accounting rounds losses up, so the curve lies a little
-    above the mechanism's, never below.
+    It is the ROC of the distribution's own dominating pair, up to what falls below rounding at its ends. dp_accounting's
+    discrete pair dominates the mechanism's, so the curve lies a little above the mechanism's.
 
     Args:
       pld: a `dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution`.

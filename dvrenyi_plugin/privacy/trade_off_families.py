@@ -103,7 +103,7 @@ class ApproximateDpFamily(TradeOffFamily):
     """(epsilon, delta)-DP at one delta, by epsilon.
 
     Args:
-      delta: in [0, 1); 0 for pure DP.
+      delta: in [0, 1]; 0 for pure DP.
     """
 
     def __init__(self, delta: float) -> None:

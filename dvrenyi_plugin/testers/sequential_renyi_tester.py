@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._internal.streams import seed_of, streams_of
+from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import (
     check_choice,
     check_failure_probability,
@@ -22,8 +22,7 @@ from dvrenyi_plugin._internal.validation import (
 )
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, sample_size_warm_up
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
-from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.critics.simple_families import fit_log_ratio
+from dvrenyi_plugin.critics.named_fitters import FITTER_NAMES, named_fitter
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
@@ -64,7 +63,7 @@ class SequentialRenyiPropertyTesterConfig:
                 )
         for order in self.candidate_orders:
             renyi_threshold(claim, order)
-        check_choice("critic", self.critic, ("auto", "network"))
+        check_choice("critic", self.critic, FITTER_NAMES)
         if self.warm_up is not None:
             check_int("warm_up", self.warm_up, at_least=2)
         check_seed(self.seed)
@@ -204,7 +203,7 @@ class SequentialRenyiPropertyTester(BoundTester):
             self._orders[index],
             beta,
             claims=(self._thresholds[index],),
-            fit=self._fitter(),
+            fit=named_fitter(self._config.critic, self._critic_stream),
             warm_up=warm_up,
         )
 
@@ -227,12 +226,5 @@ class SequentialRenyiPropertyTester(BoundTester):
             self._thresholds,
             first[: max(seen1, 1)],
             second[: max(seen2, 1)],
-            self._fitter(),
+            named_fitter(self._config.critic, self._critic_stream),
         )
-
-    def _fitter(self) -> LogRatioFitter:
-        if self._config.critic == "auto":
-            return fit_log_ratio
-        from dvrenyi_plugin.critics.neural_classifier import NetworkLogRatio
-
-        return NetworkLogRatio(seed=seed_of(self._critic_stream)).fit

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dvrenyi_plugin._internal.streams import seed_of, streams_of
+from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import (
     check_choice,
     check_failure_probability,
@@ -21,8 +21,7 @@ from dvrenyi_plugin._internal.validation import (
 )
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
-from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.critics.simple_families import fit_log_ratio
+from dvrenyi_plugin.critics.named_fitters import FITTER_NAMES, named_fitter
 from dvrenyi_plugin.interfaces import claim_level, read_claim
 from dvrenyi_plugin.privacy.claim_families import family_of
 from dvrenyi_plugin.testers.bound_result import BoundResult
@@ -50,7 +49,7 @@ class TradeOffPropertyTesterConfig:
     def __post_init__(self) -> None:
         claim = read_claim(self.privacy_property)
         family_of(claim).curve(claim_level(claim))  # says what is beyond the range of floats
-        check_choice("critic", self.critic, ("auto", "network"))
+        check_choice("critic", self.critic, FITTER_NAMES)
         if self.warm_up is not None:
             check_int("warm_up", self.warm_up, at_least=2)
         check_seed(self.seed)
@@ -154,15 +153,12 @@ class TradeOffPropertyTester(BoundTester):
 
     def _new_process(self, beta: float, warm_up: int) -> TradeOffEProcess:
         return TradeOffEProcess(
-            self._family, beta, claims=(self._limit,), fit=self._fitter(), warm_up=warm_up
+            self._family,
+            beta,
+            claims=(self._limit,),
+            fit=named_fitter(self._config.critic, self._critic_stream),
+            warm_up=warm_up,
         )
 
     def _can_refute(self, beta: float, pairs: int) -> bool:
         return self._new_process(beta, self._warm_up(pairs)).can_reject(self._limit, pairs)
-
-    def _fitter(self) -> LogRatioFitter:
-        if self._config.critic == "auto":
-            return fit_log_ratio
-        from dvrenyi_plugin.critics.neural_classifier import NetworkLogRatio
-
-        return NetworkLogRatio(seed=seed_of(self._critic_stream)).fit
