@@ -29,6 +29,7 @@ from quick import parse_arguments, scratch_file
 from scipy import stats
 
 from dvrenyi_plugin.bounds.information_limit import closest_null, discrete_pair, gaussian_pair
+from dvrenyi_plugin.critics.simple_families import fit_log_ratio
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,
@@ -119,8 +120,14 @@ def _make(tester: str, claim: PrivacyProperty, pair: KnownPair, seed: int) -> An
                 SequentialRenyiPropertyTesterConfig(claim, seed=seed)
             )
             # What is fitted depends on the past alone, not on the failure probability.
-            fit = _FittedOnce(sequential._fitter())
-            sequential._fitter = lambda: fit
+            fit, new_process = _FittedOnce(fit_log_ratio), sequential._new_process
+
+            def with_shared_fits(index: int, beta: float, warm_up: int) -> Any:
+                process = new_process(index, beta, warm_up)
+                process._fit = fit
+                return process
+
+            sequential._new_process = with_shared_fits
             return sequential
         case "threshold":
             return ThresholdAttackTester(ThresholdAttackTesterConfig(claim, seed=seed))
