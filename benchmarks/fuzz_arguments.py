@@ -78,7 +78,8 @@ class Drawer:
             has_default = parameter.default is not parameter.empty
             # Drawn even where it is not used: a parameter without an example must be noticed at every call.
             value = self._argument(owner, parameter)
-            if has_default and self.rng.random() < 0.5:
+            # A size that is left out is the default, which may ask for minutes of training.
+            if has_default and parameter.name not in self._sizes and self.rng.random() < 0.5:
                 continue
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 positional.append(value)

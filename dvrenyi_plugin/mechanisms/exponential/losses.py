@@ -282,6 +282,10 @@ class LogisticLoss:
 
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
         if isinstance(dataset, tuple):
+            if len(dataset) != 2:
+                raise ValueError(
+                    f"dataset must be records or a pair (features, labels), got {len(dataset)} parts"
+                )
             features, labels = (np.asarray(part) for part in dataset)
             if len(features) != len(labels):
                 raise ValueError(
