@@ -31,6 +31,7 @@ from dvrenyi_plugin._internal.validation import (
     check_orders,
     check_real,
     check_seed,
+    check_text,
     check_widths,
 )
 
@@ -86,6 +87,7 @@ def _value_first(check: Callable[[Any, str], Any]) -> Allowed:
 Count = Annotated[int, Int(at_least=1)]
 Seed = Annotated[int, _value_first(check_seed)]
 Switch = Annotated[bool, Allowed(check_bool)]
+Text = Annotated[str, Allowed(check_text)]
 Positive = Annotated[float, Real(above=0.0)]
 NotNegative = Annotated[float, Real(at_least=0.0)]
 Fraction = Annotated[float, Real(above=0.0, below=1.0)]
@@ -137,4 +139,4 @@ def _unless_none(limit: Callable[[str, Any], Any], name: str, value: Any) -> Any
 
 
 def _each(limit: Callable[[str, Any], Any], name: str, values: Any) -> tuple[Any, ...]:
-    return tuple(limit(name, value) for value in check_many(name, values, "numbers"))
+    return tuple(limit(name, value) for value in check_many(name, values, "single values"))

@@ -90,6 +90,13 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def check_text(name: str, value: Any) -> str:
+    """Returns `value` when it is text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text, got {value!r}")
+    return value
+
+
 def check_bool(name: str, value: Any) -> bool:
     """Returns `value` when it is True or False: 1, "no" and arrays are refused."""
     if not isinstance(value, bool):

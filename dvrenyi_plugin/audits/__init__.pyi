@@ -10,10 +10,10 @@ from .dp_sgd.audit import (
 )
 from .dp_sgd.experiment import (
     DpSgdExperiment as DpSgdExperiment,
-    DpSgdExperimentConfig as DpSgdExperimentConfig,
     build_dp_sgd_experiment as build_dp_sgd_experiment,
 )
 from .dp_sgd.files import write_report_files as write_report_files
+from .dp_sgd.settings import DpSgdExperimentConfig as DpSgdExperimentConfig
 from .dp_sgd.initial_weights import (
     PretrainingConfig as PretrainingConfig,
     pretrain_weights as pretrain_weights,

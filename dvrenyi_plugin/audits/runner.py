@@ -20,6 +20,8 @@ from dvrenyi_plugin._internal.limits import (
     Switch,
 )
 from dvrenyi_plugin._internal.user_code import call_user_code
+from dvrenyi_plugin.audits.directions import DATASETS as DIRECTIONS
+from dvrenyi_plugin.audits.directions import estimate_both_directions
 from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
 from dvrenyi_plugin.audits.sample_checks import (
     FreshSamples,
@@ -34,7 +36,6 @@ from dvrenyi_plugin.audits.sample_checks import (
 )
 from dvrenyi_plugin.interfaces import DatasetGenerator, Mechanism, PropertyTester
 
-DIRECTIONS = ("dataset1 over dataset2", "dataset2 over dataset1")
 _OWN_MECHANISMS = "dvrenyi_plugin.mechanisms."
 
 
@@ -256,21 +257,10 @@ class PrivacyTestRunner:
 
     def _trial(self, datasets: tuple[Any, Any], samples: list[NDArray[Any]], number: int) -> Trial:
         share = self._config.failure_probability_of_each_bound
-        bounds = []
-        for direction, (first, second) in zip(DIRECTIONS, (samples, samples[::-1]), strict=True):
-            estimate = call_user_code(
-                "property_tester", self._tester.estimate_lower_bound, first, second, share
-            )
-            bounds.append(check_estimate(estimate, number, direction))
-        return Trial(
-            datasets=datasets,
-            lower_bounds=(bounds[0], bounds[1]),
-            refuted=(self._refutes(bounds[0]), self._refutes(bounds[1])),
-            failure_probability=share,
-        )
-
-    def _refutes(self, bound: float) -> bool:
-        return check_verdict(call_user_code("property_tester", self._tester.reject_property, bound))
+        bounds, refuted = estimate_both_directions(self._tester, (samples[0], samples[1]), share)
+        for bound, direction in zip(bounds, DIRECTIONS, strict=True):
+            check_estimate(bound, number, direction)
+        return Trial(datasets, bounds, refuted, share)
 
     def _propose(self, feedback: float | None) -> tuple[Any, Any]:
         return check_pair(call_user_code("dataset_generator", self._generator, feedback))

@@ -11,16 +11,16 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import flags
 
 from dvrenyi_plugin import __version__
 from dvrenyi_plugin._internal.text import escape
+from dvrenyi_plugin.binaries._output_directory import REPORT_PARTS, staged_output
 
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
-OVERWRITE_MEANING = "replace a report of other settings in output_dir"
 # Flags that say where and how something is computed and shown, and not what.
 _NOT_SETTINGS = (
     *("help", "version", "quiet", "json", "output_dir", "overwrite", "fail_on_violation"),
@@ -55,56 +55,6 @@ class Outcome:
     summary: str
     document: str
     exit_status: int = EXIT_OK
-
-
-class ProgramFlags:
-    """A program's own flags, made one after another; absl's global ones are left alone.
-
-    Attributes:
-      values: what has been defined so far, to parse a command line with.
-    """
-
-    def __init__(self) -> None:
-        self.values = flags.FlagValues()  # type: ignore[no-untyped-call]
-
-    def text(self, name: str, default: str | None, meaning: str) -> None:
-        """Adds a flag that holds text."""
-        flags.DEFINE_string(name, default, meaning, flag_values=self.values)
-
-    def whole(self, name: str, default: int | None, meaning: str) -> None:
-        """Adds a flag that holds an integer."""
-        flags.DEFINE_integer(name, default, meaning, flag_values=self.values)
-
-    def real(self, name: str, default: float | None, meaning: str) -> None:
-        """Adds a flag that holds a float."""
-        flags.DEFINE_float(name, default, meaning, flag_values=self.values)
-
-    def switch(self, name: str, default: bool, meaning: str) -> None:
-        """Adds a flag that is on or off."""
-        flags.DEFINE_bool(name, default, meaning, flag_values=self.values)
-
-    def words(self, name: str, default: Sequence[str], meaning: str) -> None:
-        """Adds a flag that holds words with commas between."""
-        flags.DEFINE_list(name, list(default), meaning, flag_values=self.values)
-
-    def orders(self, default: Sequence[str], meaning: str) -> None:
-        """Adds the flag --alphas for Rényi orders, which also goes by the name --alpha."""
-        self.words("alphas", default, meaning)
-        flags.DEFINE_alias("alpha", "alphas", flag_values=self.values)
-
-
-def real_numbers(name: str, words: Sequence[str]) -> tuple[float, ...]:
-    """Returns the numbers that a flag's words say.
-
-    Raises:
-      ValueError: a word is no number.
-    """
-    try:
-        return tuple(float(word) for word in words)
-    except ValueError:
-        raise ValueError(
-            f"{name} must be numbers with commas between, got {','.join(words)}"
-        ) from None
 
 
 def run_command(
@@ -161,6 +111,31 @@ def run_command(
         message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
         print(f"{name}: {message}", file=sys.stderr)
         return status
+
+
+def staged_report(
+    name: str,
+    values: flags.FlagValues,
+    marker: str = "report.json",
+    parts: Collection[str] = REPORT_PARTS,
+) -> contextlib.AbstractContextManager[str]:
+    """Returns a fresh folder for a report, whose files move into --output_dir when all went well; see `staged_output`."""
+    return staged_output(
+        values.output_dir or "",
+        marker,
+        parts,
+        settings=settings_of(name, values),
+        overwrite=values.overwrite,
+    )
+
+
+def audit_outcome(report: Any, values: flags.FlagValues) -> Outcome:
+    """Returns what an audit's program has to say: the report's summary, and with --fail_on_violation its verdict."""
+    return Outcome(
+        f"{report.summary()}\nreport                 {escape(values.output_dir)}/report.md",
+        report.to_json(),
+        EXIT_REFUTED if report.refuted and values.fail_on_violation else EXIT_OK,
+    )
 
 
 def end_process(status: int) -> NoReturn:

@@ -15,19 +15,17 @@ from typing import Any
 
 from absl import flags
 
-from dvrenyi_plugin._internal.text import escape
+from dvrenyi_plugin._internal.validation import check_choice
+from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
+from dvrenyi_plugin.audits.samplers.experiment import ShkExperimentConfig, build_shk_experiment
 from dvrenyi_plugin.binaries._command import (
-    EXIT_OK,
-    EXIT_REFUTED,
-    OVERWRITE_MEANING,
     Outcome,
-    ProgramFlags,
+    audit_outcome,
     end_process,
-    real_numbers,
     run_command,
-    settings_of,
+    staged_report,
 )
-from dvrenyi_plugin.binaries._output_directory import staged_output
+from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
 
 _NAME = "audit_shk"
 _TESTERS = {
@@ -40,31 +38,10 @@ _TESTERS = {
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
-
-    program.text(
-        "mechanism",
-        "shk",
-        "shk, exponential, langevin, or a broken one: shk_wrong_temperature, shk_data_dependent_start,"
-        " shk_understated_sensitivity",
-    )
-    program.text("loss", "circular_mean", "circular_mean, mean, median or logistic")
-    program.text(
-        "pair",
-        "extreme",
-        "extreme (one record moved from end to end), random, or an .npz file with arrays dataset1, dataset2",
-    )
-    program.whole("num_records", 20, "public number of records")
-    program.real("inverse_temperature", 5.0, "beta: the target is exp(-beta loss)")
-    program.real("run_time", 6.0, "flow time t")
-    program.whole("num_steps", None, "steps of the splitting; unset: ten a unit of time")
-    program.whole("cells", None, "grid cells of every axis; unset: the dimension decides")
-    program.orders(["2"], "Renyi orders at which the claim is tested, commas between")
-    program.text("tester", "sequential", "sequential, dv or threshold")
-    program.whole("num_samples", 20_000, "releases a dataset")
-    program.real(
-        "failure_probability", 0.05, "of the whole audit, over all orders and both directions"
-    )
-    program.whole("seed", 0, "root of every random stream")
+    program.settings(ShkExperimentConfig)
+    program.alias("alpha", "alphas")
+    program.settings(ShkAuditConfig)
+    program.text("tester", "sequential", f"what certifies: {', '.join(_TESTERS)}")
     program.text("output_dir", None, "folder for the report; required")
     program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
@@ -86,58 +63,22 @@ def run() -> None:
 
 
 def _audit(values: flags.FlagValues) -> Outcome:
-    alphas = real_numbers("alphas", values.alphas)
-    if values.tester not in _TESTERS:
-        raise ValueError(f"tester must be one of {', '.join(_TESTERS)}, got {values.tester!r}")
-    with staged_output(
-        values.output_dir or "",
-        marker="report.json",
-        settings=settings_of(_NAME, values),
-        overwrite=values.overwrite,
-    ) as staging:
-        # scipy and the testers take a second to load: not before the flags are known to be good.
-        from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
-        from dvrenyi_plugin.audits.samplers.experiment import (
-            ShkExperimentConfig,
-            build_shk_experiment,
-        )
+    with staged_report(_NAME, values) as staging:
+        tester = check_choice("tester", values.tester, tuple(_TESTERS))
+        config = settings_from(values, ShkAuditConfig)
+        # Drawing pictures takes libraries that are slow to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.samplers.files import write_shk_report_files
 
-        config = ShkAuditConfig(
-            num_samples=values.num_samples,
-            failure_probability=values.failure_probability,
-            alphas=alphas,
-            seed=values.seed,
-        )
-        experiment = build_shk_experiment(
-            ShkExperimentConfig(
-                mechanism=values.mechanism,
-                loss=values.loss,
-                pair=values.pair,
-                num_records=values.num_records,
-                inverse_temperature=values.inverse_temperature,
-                run_time=values.run_time,
-                num_steps=values.num_steps,
-                cells=values.cells,
-                alphas=alphas,
-                seed=values.seed,
-            )
-        )
+        experiment = build_shk_experiment(settings_from(values, ShkExperimentConfig))
         result = audit_grid_mechanism(
             experiment.mechanism,
-            functools.partial(_make_tester, values.tester, experiment.tester_seed),
+            functools.partial(_make_tester, tester, experiment.tester_seed),
             experiment.pair,
             config,
-            settings=experiment.settings | {"tester": values.tester},
+            settings=experiment.settings | {"tester": tester},
         )
         write_shk_report_files(result, experiment.mechanism, experiment.pair, staging)
-    report = result.report
-    failed = report.refuted and values.fail_on_violation
-    return Outcome(
-        f"{report.summary()}\nreport                 {escape(values.output_dir)}/report.md",
-        report.to_json(),
-        EXIT_REFUTED if failed else EXIT_OK,
-    )
+    return audit_outcome(result.report, values)
 
 
 def _make_tester(name: str, seed: int, privacy_property: Any) -> Any:

@@ -17,61 +17,41 @@ from absl import flags
 
 from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, end_process, run_command
+from dvrenyi_plugin.binaries._flags import ProgramFlags, numbers, settings_from
 from dvrenyi_plugin.binaries._output_directory import refuse_other_results
+from dvrenyi_plugin.comparison.run import ComparisonConfig
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
+# What --quick decides where it is not given.
+_SCOPE = ("mechanisms", "testers", "sample_sizes", "repeats", "slow_repeats")
 _QUICK_SIZES, _QUICK_REPEATS = (200, 800), 5
 
 
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
-    values = flags.FlagValues()  # type: ignore[no-untyped-call]
-
-    def whole(name: str, default: int | None, meaning: str) -> None:
-        flags.DEFINE_integer(name, default, meaning, flag_values=values)
-
-    def names(name: str, default: list[str], meaning: str) -> None:
-        flags.DEFINE_list(name, default, meaning, flag_values=values)
-
-    def switch(name: str, default: bool, meaning: str) -> None:
-        flags.DEFINE_bool(name, default, meaning, flag_values=values)
-
-    names("mechanisms", [], "which mechanisms, commas between; unset: all")
-    names("testers", [], "which testers, commas between; unset: all")
-    names("variants", ["honest", "broken"], "honest, broken or both")
-    names("sample_sizes", [], "samples of each law, commas between; unset: 250, 1000, 4000")
-    whole("repeats", None, "audits a cell; unset: 20")
-    whole("slow_repeats", None, "audits a cell of a slow (neural) tester; unset: 4")
-    flags.DEFINE_float(
-        "failure_probability", 0.05, "of one audit, both directions", flag_values=values
+    program = ProgramFlags()
+    program.settings(
+        ComparisonConfig,
+        leave_out=("modules",),
+        num_workers=2,
+        output_dir=None,
+        # Unset: as --quick says, or the settings' own.
+        **dict.fromkeys(_SCOPE),
     )
-    whole("seed", 0, "root of every random stream")
-    whole("num_workers", 2, "processes; the result does not depend on it")
-    flags.DEFINE_float(
-        "timeout_s", 300.0, "seconds after which a cell is given up", flag_values=values
-    )
-    flags.DEFINE_float(
-        "time_limit_s",
-        None,
-        "seconds after which nothing new is started; run again to go on",
-        flag_values=values,
-    )
-    switch("quick", False, "a small comparison of the fast testers, minutes at most")
-    switch("dp_auditorium", True, "include DP-Auditorium's testers where it is installed")
-    switch("retry_failed", False, "run cells again that ended without a result")
-    switch("overwrite", False, "write into output_dir although another program's report is there")
-    switch("allow_failures", False, "exit with status 0 although cells ended without a result")
-    flags.DEFINE_multi_string(
+    program.switch("quick", False, "a small comparison of the fast testers, minutes at most")
+    program.switch("dp_auditorium", True, "include DP-Auditorium's testers where it is installed")
+    program.texts(
         "extra_module",
-        [],
         "a .py file that registers mechanisms or testers; may be given more than once",
-        flag_values=values,
     )
-    flags.DEFINE_string(
-        "output_dir", None, "folder for rows and reports; required", flag_values=values
+    program.switch(
+        "overwrite", False, "write into output_dir although another program's report is there"
     )
-    return values
+    program.switch(
+        "allow_failures", False, "exit with status 0 although cells ended without a result"
+    )
+    return program.values
 
 
 def main(argv: Sequence[str]) -> int:
@@ -91,20 +71,16 @@ def run() -> None:
 def _compare(values: flags.FlagValues) -> Outcome:
     from dvrenyi_plugin.comparison.files import to_json, write_comparison_files
     from dvrenyi_plugin.comparison.render import verdict_lines
-    from dvrenyi_plugin.comparison.run import ComparisonConfig, run_comparison
+    from dvrenyi_plugin.comparison.run import run_comparison
 
     modules = list(values.extra_module)
     if values.dp_auditorium and importlib.util.find_spec("dp_auditorium") is not None:
         modules.insert(0, _DP_AUDITORIUM_MODULE)
-    config = ComparisonConfig(
+    config = settings_from(
+        values,
+        ComparisonConfig,
+        leave_out=_SCOPE,
         output_dir=values.output_dir or "",
-        variants=tuple(values.variants),
-        failure_probability=values.failure_probability,
-        seed=values.seed,
-        num_workers=values.num_workers,
-        timeout_s=values.timeout_s,
-        time_limit_s=values.time_limit_s,
-        retry_failed=values.retry_failed,
         modules=tuple(modules),
         **_scope(values, modules),
     )
@@ -143,7 +119,7 @@ def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
     scope: dict[str, Any] = {
         "mechanisms": tuple(values.mechanisms),
         "testers": tuple(values.testers),
-        "sample_sizes": tuple(_whole_number(size) for size in values.sample_sizes),
+        "sample_sizes": numbers("sample_sizes", int, values.sample_sizes),
         "repeats": values.repeats,
         "slow_repeats": values.slow_repeats,
     }
@@ -156,13 +132,6 @@ def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
         }
         scope |= {name: value for name, value in quick.items() if scope[name] in ((), None)}
     return {name: value for name, value in scope.items() if value not in ((), None)}
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"sample_sizes must be whole numbers, got {text!r}") from None
 
 
 def _report(done: int, planned: int, result: Any) -> None:

@@ -14,16 +14,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.binaries._command import (
-    OVERWRITE_MEANING,
-    Outcome,
-    ProgramFlags,
-    end_process,
-    real_numbers,
-    run_command,
-    settings_of,
-)
-from dvrenyi_plugin.binaries._output_directory import staged_output
+from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
+from dvrenyi_plugin.audits.report_parts import jsonable
+from dvrenyi_plugin.binaries._command import Outcome, end_process, run_command, staged_report
+from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
 
 _NAME = "plan_audit"
 
@@ -31,32 +25,15 @@ _NAME = "plan_audit"
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
-
-    program.real("mu", 1.0, "claimed mu-Gaussian DP")
     program.real(
         "true_mu", None, "mu that the mechanism is assumed to have; unset: mu / noise_scale"
     )
     program.real(
         "noise_scale", None, "part of the claimed noise that is really added; 0.5 when unset"
     )
-    program.orders(["1.25", "2", "4"], "Renyi orders, commas between")
-    program.real("failure_probability", 0.05, "of the whole audit")
-    program.whole(
-        "num_statements", 2, "bounds that share the failure probability: 2 for both directions"
-    )
-    program.real("fraction", 0.5, "part of a kept claim's epsilon that is to be certified")
-    program.words("power", ["0.5", "0.9"], "wanted probabilities of success, commas between")
-    program.words(
-        "num_models",
-        ["100", "250", "500", "1000"],
-        "models a world at which the probability to refute is shown",
-    )
-    program.switch(
-        "sequential",
-        False,
-        "plan an audit in batches that stops once it refutes, as with its --sequential",
-    )
-    program.whole("batch_models", 20, "with --sequential: models a world between two looks")
+    program.settings(AuditPlanConfig, mu=1.0)
+    program.alias("alpha", "alphas")
+    program.alias("power", "powers")
     program.text("output_dir", None, "folder for plan.json and plan.md")
     program.switch("overwrite", False, OVERWRITE_MEANING)
     return program.values
@@ -77,33 +54,11 @@ def run() -> None:
 
 
 def _plan(values: flags.FlagValues) -> Outcome:
-    # scipy takes a moment to load: not for --help.
-    from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
-    from dvrenyi_plugin.audits.report_parts import jsonable
-
-    plan = plan_audit(
-        AuditPlanConfig(
-            mu=values.mu,
-            true_mu=_true_mu(values.mu, values.true_mu, values.noise_scale),
-            alphas=real_numbers("alphas", values.alphas),
-            failure_probability=values.failure_probability,
-            num_statements=values.num_statements,
-            fraction=values.fraction,
-            powers=real_numbers("power", values.power),
-            num_models=_counts("num_models", values.num_models),
-            sequential=values.sequential,
-            batch_models=values.batch_models,
-        )
-    )
+    true_mu = _true_mu(values.mu, values.true_mu, values.noise_scale)
+    plan = plan_audit(settings_from(values, AuditPlanConfig, true_mu=true_mu))
     document = json.dumps(jsonable(plan.to_dict()), indent=2, allow_nan=False) + "\n"
     if values.output_dir is not None:
-        with staged_output(
-            values.output_dir,
-            marker="plan.json",
-            parts=(),
-            settings=settings_of(_NAME, values),
-            overwrite=values.overwrite,
-        ) as staging:
+        with staged_report(_NAME, values, marker="plan.json", parts=()) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
             _write(os.path.join(staging, "plan.json"), document)
     return Outcome(plan.to_markdown().rstrip("\n"), document)
@@ -118,15 +73,6 @@ def _true_mu(mu: float, true_mu: float | None, noise_scale: float | None) -> flo
     if not scale > 0.0:
         raise ValueError(f"noise_scale must be a finite number > 0, got {scale!r}")
     return mu / scale
-
-
-def _counts(name: str, words: Sequence[str]) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in words)
-    except ValueError:
-        raise ValueError(
-            f"{name} must be integers with commas between, got {','.join(words)}"
-        ) from None
 
 
 def _write(path: str, text: str) -> None:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._internal.sealed_arrays import read_arrays, write_arrays
 from dvrenyi_plugin._internal.user_code import call_user_code, notes_of, user_array
 from dvrenyi_plugin._internal.validation import check_failure_probability, check_samples
-from dvrenyi_plugin.audits.sample_checks import FreshSamples, as_number, check_verdict
+from dvrenyi_plugin.audits.directions import estimate_both_directions
+from dvrenyi_plugin.audits.sample_checks import FreshSamples
 from dvrenyi_plugin.comparison.registry import (
     RENYI,
     AuditSubject,
@@ -29,7 +30,7 @@ from dvrenyi_plugin.comparison.registry import (
     load_modules,
     make_tester_task,
 )
-from dvrenyi_plugin.interfaces import ApproximateDp, PropertyTester, RenyiDp
+from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
 
 HONEST, BROKEN = "honest", "broken"
 OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE = "ok", "error", "timeout", "died", "not applicable"
@@ -256,15 +257,7 @@ def _run_cell(task: CellTask) -> CellResult:
         _seed_globally(seed)
         tester = registered.build(problem)
         start = time.perf_counter()
-        pair = (
-            _estimate(tester, samples1, samples2, half),
-            _estimate(tester, samples2, samples1, half),
-        )
-        verdicts = [
-            check_verdict(call_user_code("tester", tester.reject_property, bound))
-            for bound in pair
-            if not math.isnan(bound)
-        ]
+        pair, verdicts = estimate_both_directions(tester, (samples1, samples2), half)
         refuted.append(any(verdicts))
         seconds.append(time.perf_counter() - start)
         bounds.append(pair)
@@ -276,14 +269,6 @@ def _run_cell(task: CellTask) -> CellResult:
         bounds=tuple(bounds),
         refuted=tuple(refuted),
         seconds=tuple(seconds),
-    )
-
-
-def _estimate(
-    tester: PropertyTester, first: Array, second: Array, failure_probability: float
-) -> float:
-    return as_number(
-        call_user_code("tester", tester.estimate_lower_bound, first, second, failure_probability)
     )
 
 

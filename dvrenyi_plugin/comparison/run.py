@@ -18,14 +18,12 @@ from dvrenyi_plugin._internal.limits import (
     CheckedSettings,
     Count,
     FailureProbability,
+    Int,
+    OneOf,
     Real,
     Seed,
     Switch,
-)
-from dvrenyi_plugin._internal.validation import (
-    check_choice,
-    check_int,
-    check_many,
+    Text,
 )
 from dvrenyi_plugin.comparison.cells import (
     BROKEN,
@@ -99,11 +97,11 @@ class ComparisonConfig(CheckedSettings):
       modules: dotted names or .py files that register more mechanisms and testers.
     """
 
-    output_dir: str
-    mechanisms: tuple[str, ...] = ()
-    testers: tuple[str, ...] = ()
-    variants: tuple[str, ...] = VARIANTS
-    sample_sizes: tuple[int, ...] = (250, 1000, 4000)
+    output_dir: Text
+    mechanisms: tuple[Text, ...] = ()
+    testers: tuple[Text, ...] = ()
+    variants: tuple[Annotated[str, OneOf(VARIANTS)], ...] = VARIANTS
+    sample_sizes: tuple[Annotated[int, Int(at_least=_MIN_SAMPLES)], ...] = (250, 1000, 4000)
     repeats: Count = 20
     slow_repeats: Count = 4
     failure_probability: FailureProbability = 0.05
@@ -112,24 +110,12 @@ class ComparisonConfig(CheckedSettings):
     timeout_s: Annotated[float, Real(above=0.0, at_most=_LONGEST_S)] = 300.0
     time_limit_s: Annotated[float, Real(at_least=0.0, at_most=_LONGEST_S)] | None = None
     retry_failed: Switch = False
-    modules: tuple[str, ...] = ()
+    modules: tuple[Text, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.output_dir, str):
-            raise ValueError(f"output_dir must be a folder to write to, got {self.output_dir!r}")
         if not self.output_dir:
             raise ValueError("output_dir is required: name a folder to write to")
-        for name in ("mechanisms", "testers", "variants", "modules"):
-            values = check_many(name, getattr(self, name), "names")
-            if not all(isinstance(value, str) for value in values):
-                raise ValueError(f"{name} must be a tuple of names, got {values!r}")
-            object.__setattr__(self, name, values)
-        sizes = tuple(
-            check_int("sample_sizes", size, at_least=_MIN_SAMPLES)
-            for size in check_many("sample_sizes", self.sample_sizes, "integers")
-        )
-        object.__setattr__(self, "sample_sizes", sizes)
         for name in ("mechanisms", "testers", "variants", "sample_sizes"):
             values = getattr(self, name)
             if len(set(values)) != len(values):
@@ -137,8 +123,6 @@ class ComparisonConfig(CheckedSettings):
                 raise ValueError(
                     f"{name} must name each one once, got {', '.join(map(str, values))}"
                 )
-        for variant in self.variants:
-            check_choice("variants", variant, VARIANTS)
         if not self.variants or not self.sample_sizes:
             raise ValueError("variants and sample_sizes must each hold at least one")
 

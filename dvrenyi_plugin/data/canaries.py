@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dvrenyi_plugin._internal.files import errors_that_name_argument
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_seed
+from dvrenyi_plugin._internal.validation import check_int, check_seed
+from dvrenyi_plugin.data.canary_names import check_canary_name, is_canary_file
 from dvrenyi_plugin.data.file_formats import read_npy
 from dvrenyi_plugin.data.labelled import AuditSplit, read_only_view
 
-CANARY_NAMES = ("blank", "clipbkd", "mislabelled", "random")
-_FILE_SUFFIX = ".npy"
 # Of a unit vector's projection: far above rounding, far below the longest one, which is at least 1 / sqrt(size).
 _SHORTEST = 1e-6
 
@@ -79,11 +78,11 @@ def make_canary(
       ValueError: unknown name, a label that is no class, or a file without one record's numbers.
       OSError: the file cannot be read.
     """
-    check_canary_name(name)
+    check_canary_name("canary", name)
     if label is not None:
         check_int("canary_label", label, at_least=0, at_most=split.audited.num_classes - 1)
     rng = np.random.default_rng(check_seed(seed))
-    is_file = _is_file(name)
+    is_file = is_canary_file(name)
     candidates = _own_record(name, split) if is_file else _CANDIDATES[name](split, rng)
     labels = (
         _least_likely(network, candidates) if label is None else np.full(len(candidates), label)
@@ -93,17 +92,6 @@ def make_canary(
     return Canary(
         name, candidates[chosen].copy(), int(labels[chosen]), loss, float(gradient.norm())
     )
-
-
-def check_canary_name(name: str) -> str:
-    """Returns a name of `CANARY_NAMES` or the path of an `.npy` file; raises ValueError for anything else."""
-    if isinstance(name, str) and _is_file(name):
-        return name
-    return check_choice("canary", name, (*CANARY_NAMES, f"PATH{_FILE_SUFFIX}"))
-
-
-def _is_file(name: str) -> bool:
-    return name.lower().endswith(_FILE_SUFFIX)
 
 
 def least_likely_label(network: nn.Module, features: NDArray[np.float32]) -> int:

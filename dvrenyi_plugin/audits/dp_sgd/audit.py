@@ -1,4 +1,4 @@
-"""The black-box audit: train many models on each of two neighbouring datasets, compare the canary's losses.
+"""The black-box audit of training: many models on each of two neighbouring datasets, told apart by the canary's losses.
 
 Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine
 Learning", algorithm 3, with the failure probability divided over its two directions.
@@ -7,44 +7,29 @@ Learning", algorithm 3, with the failure probability divided over its two direct
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol
-
-from numpy.typing import NDArray
+from typing import Annotated, Any
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, FailureProbability, Int, Seed
-from dvrenyi_plugin._internal.user_code import call_user_code
-from dvrenyi_plugin._internal.validation import check_failure_probability
-from dvrenyi_plugin.audits.dp_sgd.report import AuditReport
+from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, audit
+from dvrenyi_plugin.audits.directions import BoundTester, Samples
+from dvrenyi_plugin.audits.dp_sgd.sections import loss_sections
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainer,
     ModelTrainingConfig,
     Observations,
+    check_observations,
     train_both_worlds,
 )
-from dvrenyi_plugin.audits.report_parts import DirectionReport
+from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets
-from dvrenyi_plugin.testers.bound_result import BoundResult
 
 # Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
 MIN_MODELS = 10
-
-
-class BoundTester(Protocol):
-    """A property tester that says how it came to its bound."""
-
-    @property
-    def privacy_property(self) -> Any:
-        """The property under test."""
-
-    def audit(
-        self, samples1: NDArray[Any], samples2: NDArray[Any], failure_probability: float
-    ) -> BoundResult:
-        """Returns a one-sided lower bound on the divergence of law 1 from law 2."""
+DIRECTIONS = ("with over without canary", "without over with canary")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,87 +52,81 @@ class DpSgdAuditConfig(CheckedSettings):
     seed: Seed = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class DpSgdAuditResult:
-    """Report and the observations it was made from."""
-
-    report: AuditReport
-    observations: Observations
-
-
 def audit_dp_sgd(
     mechanism: ModelTrainer,
     tester: BoundTester,
     pair: NeighboringDatasets[Records],
     config: DpSgdAuditConfig,
+    sequential: SequentialAuditConfig | None = None,
     *,
     claimed_mu: float | None = None,
     noise_free_shift: float | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
     notes: Sequence[str] = (),
     store: ObservationStore | None = None,
-) -> DpSgdAuditResult:
+) -> AuditResult:
     """Returns the audit of a training mechanism on one pair of neighbouring datasets.
 
     Both directions are tested, each at half of the failure probability: the report's lower bound exceeds the
-    larger of the two divergences with probability at most `config.failure_probability` (union bound).
+    larger of the two divergences with probability at most `config.failure_probability` (union bound), at whatever
+    number of models a sequential audit stops. Stopping for futility can only lose refutations.
 
     Args:
       mechanism: trains models; observations are shape (num_models, k), the canary's loss first.
-      tester: with the claim under test inside.
+      tester: with the claim under test inside. A sequential audit takes one that has a method `start`, as
+        `SequentialRenyiPropertyTester` does, at one order.
       pair: (D, D + canary).
-      config: see `DpSgdAuditConfig`.
+      config: see `DpSgdAuditConfig`; `num_models` is the most that a sequential audit trains per dataset.
+      sequential: trains in batches and stops as soon as the claim is refuted, see `SequentialAuditConfig`. None trains
+        all models and looks once.
       claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report only.
       noise_free_shift: by how much the canary lowers its own loss without noise, for the report only.
       settings: recorded in the report.
       notes: sentences for the report's reader.
       store: keeps the models as they finish, and gives those it has.
 
+    Returns:
+      Report and observations: those of the models trained with the canary come first.
+
     Raises:
-      ValueError: the pair is not neighbouring, models that repeat each other, or a store that is damaged.
+      ValueError: the pair is not neighbouring, models that repeat each other, a tester that needs all samples at
+        once in a sequential audit, a futility_mu that keeps the claim, or a store that is damaged.
       OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
     """
-    start = time.perf_counter()
-    observations = train_both_worlds(
-        mechanism,
-        pair,
-        range(config.num_models),
-        config.training,
-        num_canaries=config.num_canaries,
-        store=store,
-    )
-    trained = time.perf_counter()
-    directions = run_both_directions(tester, observations, config.failure_probability)
-    report = AuditReport.of_losses(
-        observations.without[:, 0],
-        observations.with_canary[:, 0],
-        directions=directions,
-        privacy_property=tester.privacy_property,
+    training = config.training
+    if sequential is not None:
+        # The audit draws one bar for all batches.
+        training = dataclasses.replace(training, show_progress=False)
+
+    def draw(numbers: range) -> Samples:
+        observations = train_both_worlds(
+            mechanism, pair, numbers, training, num_canaries=config.num_canaries, store=store
+        )
+        return observations.with_canary, observations.without
+
+    subject = Subject(
+        title="DP-SGD",
+        draw=draw,
+        directions=DIRECTIONS,
+        claims=(TestedClaim(tester),),
+        unit="models",
+        check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
+        describe=lambda samples: loss_sections(
+            samples[1][:, 0],
+            samples[0][:, 0],
+            noise_free_shift=noise_free_shift,
+            claimed_mu=claimed_mu,
+        ),
+        remarks=lambda samples: Observations(*samples[::-1]).notes(),
         claimed_mu=claimed_mu,
-        failure_probability=config.failure_probability,
+        settings=settings,
+        notes=tuple(notes),
         seed=config.seed,
-        training_seconds=trained - start,
-        wall_seconds=time.perf_counter() - start,
-        noise_free_shift=noise_free_shift,
-        settings=dict(settings),
-        notes=tuple(notes) + observations.notes(),
     )
-    return DpSgdAuditResult(report, observations)
-
-
-def run_both_directions(
-    tester: BoundTester, observations: Observations, failure_probability: float
-) -> tuple[DirectionReport, DirectionReport]:
-    """Returns the bounds on both orderings of the worlds, each at half of the failure probability."""
-    half = check_failure_probability(failure_probability) / 2.0
-    without, with_canary = observations.without, observations.with_canary
-    return (
-        DirectionReport(
-            "with over without canary",
-            call_user_code("tester", tester.audit, with_canary, without, half),
-        ),
-        DirectionReport(
-            "without over with canary",
-            call_user_code("tester", tester.audit, without, with_canary, half),
-        ),
+    return audit(
+        subject,
+        config.num_models,
+        config.failure_probability,
+        sequential,
+        show_progress=config.training.show_progress,
     )

@@ -7,32 +7,23 @@ claimed (an upper bound), the exact divergence of the program as run, a point es
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dvrenyi_plugin._internal.limits import CheckedSettings, FailureProbability, Int, Orders, Seed
-from dvrenyi_plugin._internal.user_code import call_user_code
-from dvrenyi_plugin.audits.report_parts import AuditClaim, DirectionReport
-from dvrenyi_plugin.audits.samplers.report import OrderReport, ShkAuditReport, UtilityReport
+from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, audit
+from dvrenyi_plugin.audits.directions import DATASETS, Samples
+from dvrenyi_plugin.audits.samplers.sections import certificate_section, utility_section
 from dvrenyi_plugin.interfaces import (
     NeighboringDatasets,
     PrivacyProperty,
     RenyiDp,
     as_privacy_property,
 )
-from dvrenyi_plugin.mechanisms.exponential.exact import (
-    ExponentialMechanism,
-    ExponentialMechanismConfig,
-)
 from dvrenyi_plugin.mechanisms.exponential.grid import GridMechanism
 
 _MIN_SAMPLES = 10
-_DIRECTIONS = ("dataset1 over dataset2", "dataset2 over dataset1")
 
 TesterFactory = Callable[[PrivacyProperty], Any]
 
@@ -59,15 +50,6 @@ class ShkAuditConfig(CheckedSettings):
             raise ValueError(f"alphas must be different orders, at least one, got {self.alphas!r}")
 
 
-@dataclasses.dataclass(frozen=True)
-class ShkAuditResult:
-    """Report and the releases it was made from, shape (num_samples, d) each."""
-
-    report: ShkAuditReport
-    samples1: NDArray[np.float64]
-    samples2: NDArray[np.float64]
-
-
 def audit_grid_mechanism(
     mechanism: GridMechanism,
     make_tester: TesterFactory,
@@ -75,7 +57,7 @@ def audit_grid_mechanism(
     config: ShkAuditConfig,
     *,
     settings: Mapping[str, Any] = MappingProxyType({}),
-) -> ShkAuditResult:
+) -> AuditResult:
     """Returns the audit of a sampler's own certificate on one pair of neighbouring datasets.
 
     The failure probability is divided evenly over orders and directions: all lower bounds of the report hold
@@ -88,57 +70,38 @@ def audit_grid_mechanism(
       config: see `ShkAuditConfig`.
       settings: recorded in the report.
     """
-    start = time.perf_counter()
-    samples1, samples2 = (mechanism(dataset, config.num_samples) for dataset in pair)
-    share = config.failure_probability / (2 * len(config.alphas))
-    orders = []
-    for alpha in config.alphas:
-        claimed = mechanism.certificate.renyi_dp(alpha)
-        tester = make_tester(as_privacy_property(RenyiDp(alpha, claimed.value)))
-        exact = [
-            mechanism.exact_renyi_divergence(*datasets, alpha) for datasets in (pair, pair[::-1])
-        ]
-        orders.append(
-            OrderReport(
-                claim=AuditClaim(alpha=alpha, epsilon=claimed.value),
-                claim_source=claimed.source,
-                exact_divergences=(exact[0], exact[1]),
-                directions=(
-                    DirectionReport(
-                        _DIRECTIONS[0],
-                        call_user_code("tester", tester.audit, samples1, samples2, share),
-                    ),
-                    DirectionReport(
-                        _DIRECTIONS[1],
-                        call_user_code("tester", tester.audit, samples2, samples1, share),
-                    ),
-                ),
-            )
-        )
-    report = ShkAuditReport(
-        orders=tuple(orders),
-        certificate=mechanism.certificate,
-        utility=_utility(mechanism, pair[0]),
-        failure_probability=config.failure_probability,
-        num_samples=config.num_samples,
+
+    def draw(numbers: range) -> Samples:
+        return mechanism(pair[0], len(numbers)), mechanism(pair[1], len(numbers))
+
+    subject = Subject(
+        title="a sampler",
+        draw=draw,
+        directions=DATASETS,
+        claims=tuple(_claim_at(alpha, mechanism, make_tester, pair) for alpha in config.alphas),
+        unit="releases",
+        describe=lambda samples: (
+            certificate_section(mechanism.certificate, config.alphas),
+            utility_section(mechanism, pair[0]),
+        ),
+        settings=settings,
         seed=config.seed,
-        settings=dict(settings),
-        wall_seconds=time.perf_counter() - start,
     )
-    return ShkAuditResult(report, samples1, samples2)
+    return audit(subject, config.num_samples, config.failure_probability)
 
 
-def _utility(mechanism: GridMechanism, dataset: Any) -> UtilityReport:
-    losses = mechanism.loss_values(dataset)
-    common = {
-        field.name: getattr(mechanism.config, field.name)
-        for field in dataclasses.fields(ExponentialMechanismConfig)
-    }
-    target = ExponentialMechanism(ExponentialMechanismConfig(**common))
-    target_excess = target.expected_excess_loss(dataset)
-    bound = mechanism.certificate.utility(float(np.ptp(losses)), target_excess)
-    return UtilityReport(
-        expected_excess_loss=mechanism.expected_excess_loss(dataset),
-        target_excess_loss=target_excess,
-        certified_excess_loss=bound.value,
+def _claim_at(
+    alpha: float,
+    mechanism: GridMechanism,
+    make_tester: TesterFactory,
+    pair: NeighboringDatasets[Any],
+) -> TestedClaim:
+    claimed = mechanism.certificate.renyi_dp(alpha)
+    return TestedClaim(
+        tester=make_tester(as_privacy_property(RenyiDp(alpha, claimed.value))),
+        source=claimed.source,
+        exact_divergences=(
+            mechanism.exact_renyi_divergence(*pair, alpha),
+            mechanism.exact_renyi_divergence(*pair[::-1], alpha),
+        ),
     )

@@ -1,0 +1,222 @@
+"""One audit of any mechanism on any pair of datasets: draw outputs, test both directions of every claim, report.
+
+A number of outputs that is fixed beforehand, or no more than it takes to refute a claim. Then each direction of each claim
+has an e-process: pairs of outputs are bet on one by one, in the order of their numbers, and the bound holds at every
+number of pairs at once (Ville's inequality). So the rule that stops may look at anything seen so far, the size of the
+batches decides when the audit looks and nothing else, and an audit that drew all its outputs may go on later with a larger
+number of them.
+
+Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine Learning",
+algorithm 3, with the failure probability divided over claims and directions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dvrenyi_plugin._internal.progress import progress_bar
+from dvrenyi_plugin._internal.validation import check_failure_probability
+from dvrenyi_plugin.audits.directions import BoundTester, Samples, bound_both_directions
+from dvrenyi_plugin.audits.evidence import Evidence, SequentialAuditConfig, check_sequential
+from dvrenyi_plugin.interfaces import GaussianDp, read_claim
+from dvrenyi_plugin.reports.model import (
+    AuditReport,
+    ClaimReport,
+    DirectionReport,
+    Section,
+    TestedLevel,
+)
+from dvrenyi_plugin.reports.sequential_outcome import (
+    ALL_TRAINED,
+    FUTILE,
+    REFUTED,
+    SequentialOutcome,
+)
+from dvrenyi_plugin.testers.bound_result import BoundResult
+
+
+@dataclasses.dataclass(frozen=True)
+class TestedClaim:
+    """A claim with the tester that holds it.
+
+    Attributes:
+      tester: of the claim.
+      source: the result that the claim comes from, for the report; empty if none is known.
+      exact_divergences: true values in both directions, where the laws of the outputs are known.
+    """
+
+    tester: BoundTester
+    source: str = ""
+    exact_divergences: tuple[float, float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What is audited: a mechanism on a pair of neighbouring datasets, its claims, and what a report says of it.
+
+    Attributes:
+      title: of the report.
+      draw: returns the outputs with these numbers on both datasets, shape (len(numbers), k) each; asked for every number
+        once, in order.
+      directions: names of "first over second" and of "second over first".
+      claims: at least one.
+      unit: what a row is, in the plural: "models" or "releases".
+      check: sees all outputs so far and raises ValueError when they cannot be independent.
+      describe: returns what else a report says of the outputs.
+      remarks: returns sentences for the report's reader that the outputs give rise to.
+      claimed_mu: Gaussian DP parameter that the claims follow from, for the report only.
+      settings: recorded in the report.
+      notes: sentences for the report's reader.
+      seed: root of every random stream, for the report only.
+    """
+
+    title: str
+    draw: Callable[[range], Samples]
+    directions: tuple[str, str]
+    claims: tuple[TestedClaim, ...]
+    unit: str
+    check: Callable[[Samples], None] = lambda samples: None
+    describe: Callable[[Samples], tuple[Section, ...]] = lambda samples: ()
+    remarks: Callable[[Samples], tuple[str, ...]] = lambda samples: ()
+    claimed_mu: float | None = None
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditResult:
+    """Report and the outputs it was made from.
+
+    Attributes:
+      report: see `AuditReport`.
+      samples: outputs on the subject's first dataset and on its second, shape (n, k) each.
+    """
+
+    report: AuditReport
+    samples: Samples
+
+
+def audit(
+    subject: Subject,
+    num_samples: int,
+    failure_probability: float,
+    sequential: SequentialAuditConfig | None = None,
+    *,
+    show_progress: bool = False,
+) -> AuditResult:
+    """Returns the audit of a mechanism on a pair of datasets.
+
+    The failure probability is divided evenly over claims and directions: all lower bounds of the report hold together
+    with probability at least 1 - `failure_probability` (union bound), at whatever number of outputs the audit stops.
+
+    Args:
+      subject: what is audited.
+      num_samples: outputs per dataset; the most that are drawn of a sequential audit.
+      failure_probability: of the whole audit, in (0, 1).
+      sequential: how often a sequential audit looks and when it gives up; None draws all outputs and looks once.
+      show_progress: draw a progress bar for a sequential audit on standard error.
+
+    Raises:
+      ValueError: outputs that repeat each other or are malformed, or a tester that needs all samples at once in a
+        sequential audit.
+      Exception: what the user's code raised, with a note that says which part it was.
+    """
+    start = time.perf_counter()
+    share = check_failure_probability(failure_probability) / (2 * len(subject.claims))
+    if sequential is None:
+        samples = subject.draw(range(num_samples))
+        drawn = time.perf_counter()
+        outcome = None
+        bounds = [
+            bound_both_directions(claim.tester, samples, share, subject.directions)
+            for claim in subject.claims
+        ]
+        drawing_seconds = drawn - start
+    else:
+        samples, outcome, bounds, drawing_seconds = _until_refuted(
+            subject, num_samples, share, sequential, show_progress
+        )
+    report = AuditReport(
+        title=subject.title,
+        claims=tuple(
+            ClaimReport(
+                _tested_level(subject, claim, directions[0].bound),
+                directions,
+                claim.source,
+                claim.exact_divergences,
+            )
+            for claim, directions in zip(subject.claims, bounds, strict=True)
+        ),
+        failure_probability=failure_probability,
+        num_samples=len(samples[0]),
+        unit=subject.unit,
+        seed=subject.seed,
+        seconds={"drawing": drawing_seconds, "wall": time.perf_counter() - start},
+        sections=subject.describe(samples),
+        settings=dict(subject.settings),
+        notes=(*subject.notes, *subject.remarks(samples)),
+        sequential=outcome,
+    )
+    return AuditResult(report, samples)
+
+
+def _until_refuted(
+    subject: Subject,
+    num_samples: int,
+    share: float,
+    config: SequentialAuditConfig,
+    show_progress: bool,
+) -> tuple[Samples, SequentialOutcome, list[tuple[DirectionReport, DirectionReport]], float]:
+    evidence = Evidence([check_sequential(claim.tester) for claim in subject.claims], share, config)
+    batches: list[Samples] = []
+    drawn_after: list[int] = []
+    seconds = 0.0
+    stopped = None
+    with progress_bar("training, at most", "model", 2 * num_samples, show_progress) as progress:
+        while stopped is None:
+            done = drawn_after[-1] if drawn_after else 0
+            numbers = range(done, min(done + config.batch_models, num_samples))
+            start = time.perf_counter()
+            batches.append(subject.draw(numbers))
+            seconds += time.perf_counter() - start
+            samples = _joined(batches)
+            # A batch by itself may be too small to show that outputs repeat each other.
+            subject.check(samples)
+            drawn_after.append(numbers.stop)
+            evidence.update(batches[-1])
+            progress.update(2 * len(numbers))
+            if evidence.refuted_after is not None:
+                stopped = REFUTED
+            elif numbers.stop == num_samples:
+                stopped = ALL_TRAINED
+            elif evidence.is_futile(num_samples - numbers.stop):
+                stopped = FUTILE
+    outcome = SequentialOutcome(
+        stopped=stopped,
+        models_after_batch=tuple(drawn_after),
+        max_models_per_world=num_samples,
+        evidence=evidence.paths(subject.directions),
+        log_threshold=evidence.log_threshold,
+        refuted_after_models=evidence.refuted_after,
+        futility_mu=config.futility_mu,
+        futility_probability=config.futility_probability,
+    )
+    return samples, outcome, evidence.results(subject.directions, subject.seed), seconds
+
+
+def _joined(batches: Sequence[Samples]) -> Samples:
+    first, second = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    return first, second
+
+
+def _tested_level(subject: Subject, claim: TestedClaim, bound: BoundResult) -> TestedLevel:
+    held = read_claim(claim.tester.privacy_property)
+    mu = held.mu if isinstance(held, GaussianDp) else subject.claimed_mu
+    return TestedLevel(alpha=bound.alpha, epsilon=bound.threshold, mu=mu)

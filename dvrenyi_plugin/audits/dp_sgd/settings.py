@@ -1,0 +1,122 @@
+"""The plain settings of an audit of DP-SGD. They import no heavy library, so that a command's flags can be made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from dvrenyi_plugin._internal.limits import (
+    Allowed,
+    CheckedSettings,
+    Count,
+    Int,
+    NotNegative,
+    OneOf,
+    Positive,
+    Real,
+    Seed,
+    Widths,
+)
+from dvrenyi_plugin.data.canary_names import check_canary_name
+from dvrenyi_plugin.mechanisms.dp_sgd.config import DEFECTS, MODEL_NAMES
+from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim, dp_sgd_claim_at
+
+ENGINE_NAMES = ("ensemble", "opacus", "tf_privacy")
+OBSERVATION_NAMES = ("loss", "logits", "white_box")
+TESTER_NAMES = ("sequential", "dv")
+
+
+@dataclasses.dataclass(frozen=True)
+class DpSgdExperimentConfig(CheckedSettings):
+    """Which training run is audited, and on which neighbouring datasets.
+
+    Attributes:
+      dataset: name or `.npz` path, see `load_dataset`.
+      data_dir: folder of datasets that are read from files.
+      model: a name known to `build_model`.
+      num_records: size of D, >= 1; taken from the half that pretraining does not see.
+      steps: steps of DP-SGD, >= 1.
+      sample_rate: 1.0 for full batches, else the Poisson rate, in (0, 1).
+      mu: claimed Gaussian DP parameter, > 0; it sets the noise multiplier sqrt(steps) / mu. The claim is
+        given once: as mu, noise_multiplier, or epsilon and delta; mu = 1 if not at all.
+      noise_multiplier: claimed standard deviation of the noise over the clipping norm, > 0.
+      epsilon: of a claimed (epsilon, delta)-DP; it sets the noise, whose Rényi DP is what is tested.
+      delta: beside epsilon, in (0, 1).
+      noise_scale: multiplies the noise that is really added; below 1 the claim is false.
+      defect: a deliberate breakage of the training, a name in `DEFECTS`; the claim stays as it is.
+      alpha: Rényi order at which the claim is tested, > 1.
+      learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays linear in
+        the weights over the range of the noise.
+      clip_norm: L2 norm to which DP-SGD clips each record's gradient, > 0. The noise is in its units, so it changes no
+        claim; canary and records whose gradients are longer move the weights in proportion to it.
+      canary: a name or path known to `make_canary`.
+      canary_label: class of the canary; None for the initial model's least likely one.
+      num_canaries: copies of the canary in which the datasets differ, >= 1; the claim under test is then the one
+        that follows for groups of that many, see `dp_sgd_claim_at`.
+      observe: what the tester sees of a trained model: "loss" of the canary; "logits" of the canary beside its
+        loss; or "white_box", the updates' inner product with its gradient, see `linearised_losses`.
+      initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
+        file of weights.
+      max_pretraining_records: of the half that is not audited, no more than this many are used to pretrain, >= 1.
+      pretraining_epochs: passes over the half that is not audited, for worst-case weights, >= 0.
+      pretraining_learning_rate: of that training, > 0.
+      engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after another;
+        TensorFlow Privacy needs the extra `tensorflow`).
+      device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other engines know "cpu".
+      tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
+      critic_widths: widths of the hidden layers of the dv tester's critic.
+      ema_rate: of the moving average in the dv tester's training, in [0, 1).
+      num_critics: critics that the dv tester trains, with as many seeds, for its point estimate, >= 1.
+      seed: root of every random stream, >= 0.
+    """
+
+    dataset: str = "mnist5k"
+    data_dir: str | None = None
+    model: Annotated[str, OneOf(MODEL_NAMES)] = "mlp"
+    num_records: Count = 100
+    steps: int = 100
+    sample_rate: float = 1.0
+    mu: float | None = None
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    noise_scale: NotNegative = 1.0
+    defect: Annotated[str, OneOf(DEFECTS)] = "none"
+    alpha: float = 2.0
+    learning_rate: Positive = 4.0 / 30_000.0
+    clip_norm: Positive = 1.0
+    canary: Annotated[str, Allowed(check_canary_name)] = "blank"
+    canary_label: int | None = None
+    num_canaries: int = 1
+    observe: Annotated[str, OneOf(OBSERVATION_NAMES)] = "loss"
+    initial_weights: str = "worst_case"
+    max_pretraining_records: Count = 10_000
+    pretraining_epochs: Annotated[int, Int(at_least=0)] = 5
+    pretraining_learning_rate: Positive = 0.1
+    engine: Annotated[str, OneOf(ENGINE_NAMES)] = "ensemble"
+    device: str = "cpu"
+    tester: Annotated[str, OneOf(TESTER_NAMES)] = "sequential"
+    critic_widths: Widths = (100, 100)
+    ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
+    num_critics: Count = 1
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.engine != "ensemble" and self.device != "cpu":
+            raise ValueError(f"device must be cpu with engine {self.engine}, got {self.device!r}")
+        # Before the initial model is trained, too.
+        self.claim()
+
+    def claim(self) -> DpSgdClaim:
+        """Returns the claim and the noise it needs."""
+        return dp_sgd_claim_at(
+            self.alpha,
+            self.steps,
+            self.sample_rate,
+            mu=self.mu,
+            noise_multiplier=self.noise_multiplier,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            num_canaries=self.num_canaries,
+        )

@@ -1,0 +1,139 @@
+"""The flags of a command, made of the settings dataclasses that they fill.
+
+A field is a flag of its name, with its type and default; what it means stands once, in the docstring of its class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from absl import flags
+
+OVERWRITE_MEANING = "replace a report of other settings in output_dir"
+
+Settings = TypeVar("Settings")
+_NUMBERS = {float: "numbers", int: "whole numbers"}
+
+
+class ProgramFlags:
+    """A program's own flags, made one after another; absl's global ones are left alone.
+
+    Attributes:
+      values: what has been defined so far, to parse a command line with.
+    """
+
+    def __init__(self) -> None:
+        self.values = flags.FlagValues()  # type: ignore[no-untyped-call]
+
+    def text(self, name: str, default: str | None, meaning: str) -> None:
+        """Adds a flag that holds text."""
+        flags.DEFINE_string(name, default, meaning, flag_values=self.values)
+
+    def real(self, name: str, default: float | None, meaning: str) -> None:
+        """Adds a flag that holds a float."""
+        flags.DEFINE_float(name, default, meaning, flag_values=self.values)
+
+    def switch(self, name: str, default: bool, meaning: str) -> None:
+        """Adds a flag that is on or off."""
+        flags.DEFINE_bool(name, default, meaning, flag_values=self.values)
+
+    def texts(self, name: str, meaning: str) -> None:
+        """Adds a flag that may be given several times, each with a text."""
+        flags.DEFINE_multi_string(name, [], meaning, flag_values=self.values)
+
+    def alias(self, other_name: str, name: str) -> None:
+        """Lets a flag go by another name, too."""
+        flags.DEFINE_alias(other_name, name, flag_values=self.values)
+
+    def settings(self, kind: type, leave_out: Collection[str] = (), **defaults: Any) -> None:
+        """Adds a flag for each field of a settings dataclass that has none yet.
+
+        Args:
+          kind: the dataclass.
+          leave_out: fields that are no flags.
+          defaults: of this program, by field, where they are not the dataclass's.
+        """
+        meanings = _meanings(kind)
+        for field in dataclasses.fields(kind):
+            if field.name in leave_out or field.name in self.values:
+                continue
+            default = defaults.get(field.name, field.default)
+            self._field(field.name, _plain_type(kind, field.name), default, meanings[field.name])
+
+    def _field(self, name: str, plain: Any, default: Any, meaning: str) -> None:
+        if isinstance(plain, tuple):
+            words = [] if default is None else [_word(value) for value in default]
+            flags.DEFINE_list(name, words, meaning, flag_values=self.values)
+            return
+        define = {
+            bool: flags.DEFINE_bool,
+            int: flags.DEFINE_integer,
+            float: flags.DEFINE_float,
+            str: flags.DEFINE_string,
+        }[plain]
+        define(name, default, meaning, flag_values=self.values)
+
+
+def settings_from(
+    values: flags.FlagValues, kind: type[Settings], leave_out: Collection[str] = (), **given: Any
+) -> Settings:
+    """Returns the settings that the flags of their fields say.
+
+    Args:
+      values: of the parsed flags.
+      kind: the dataclass.
+      leave_out: fields that stay at their defaults.
+      given: fields that are no flags.
+
+    Raises:
+      ValueError: a value that the settings do not allow, or a word of a list that is no number.
+    """
+    fields = {
+        field.name: _read(field.name, _plain_type(kind, field.name), values[field.name].value)
+        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+        if field.name not in given and field.name not in leave_out
+    }
+    return kind(**fields, **given)
+
+
+def _read(name: str, plain: Any, value: Any) -> Any:
+    return numbers(name, plain[0], value) if isinstance(plain, tuple) else value
+
+
+def numbers(name: str, kind: type, words: Sequence[str]) -> tuple[Any, ...]:
+    """Returns what the words of a list flag say: numbers, or themselves.
+
+    Raises:
+      ValueError: a word is no number of the kind.
+    """
+    try:
+        return tuple(kind(word) for word in words)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be {_NUMBERS[kind]} with commas between, got {','.join(words)}"
+        ) from None
+
+
+def _plain_type(kind: type, name: str) -> Any:
+    """Returns bool, int, float or str; a tuple of one of these for a field that holds several."""
+    hint = typing.get_type_hints(kind)[name]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next(one for one in typing.get_args(hint) if one is not type(None))
+    return (typing.get_args(hint)[0],) if typing.get_origin(hint) is tuple else hint
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Returns what the fields of a class mean, as its docstring says."""
+    _, _, listed = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
+    entries = re.findall(r"^  (\w+): (.*(?:\n    .*)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
