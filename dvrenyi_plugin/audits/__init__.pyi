@@ -1,3 +1,9 @@
+from .audit import (
+    AuditResult as AuditResult,
+    Subject as Subject,
+    TestedClaim as TestedClaim,
+    run_audit as run_audit,
+)
 from .audit_plan import (
     AuditPlan as AuditPlan,
     AuditPlanConfig as AuditPlanConfig,
@@ -5,7 +11,6 @@ from .audit_plan import (
 )
 from .dp_sgd.audit import (
     DpSgdAuditConfig as DpSgdAuditConfig,
-    DpSgdAuditResult as DpSgdAuditResult,
     audit_dp_sgd as audit_dp_sgd,
 )
 from .dp_sgd.experiment import (
@@ -21,16 +26,13 @@ from .dp_sgd.initial_weights import (
 )
 from .dp_sgd.outcome import SequentialOutcome as SequentialOutcome
 from .dp_sgd.report import AuditReport as AuditReport
-from .dp_sgd.sequential import (
-    SequentialAuditConfig as SequentialAuditConfig,
-    audit_dp_sgd_sequentially as audit_dp_sgd_sequentially,
-)
 from .dp_sgd.training import (
     ModelTrainer as ModelTrainer,
     ModelTrainingConfig as ModelTrainingConfig,
     Observations as Observations,
     train_both_worlds as train_both_worlds,
 )
+from .evidence import SequentialAuditConfig as SequentialAuditConfig
 from .planner import (
     RefutationPlan as RefutationPlan,
     plan_refutation as plan_refutation,
@@ -47,7 +49,6 @@ from .runner import (
 )
 from .samplers.audit import (
     ShkAuditConfig as ShkAuditConfig,
-    ShkAuditResult as ShkAuditResult,
     audit_grid_mechanism as audit_grid_mechanism,
 )
 from .samplers.experiment import (

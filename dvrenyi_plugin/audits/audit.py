@@ -24,7 +24,6 @@ from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin._internal.validation import check_failure_probability
 from dvrenyi_plugin.audits.directions import BoundTester, Samples, bound_both_directions
 from dvrenyi_plugin.audits.evidence import Evidence, SequentialAuditConfig, check_sequential
-from dvrenyi_plugin.interfaces import GaussianDp, read_claim
 from dvrenyi_plugin.reports.model import (
     AuditReport,
     ClaimReport,
@@ -38,7 +37,6 @@ from dvrenyi_plugin.reports.sequential_outcome import (
     REFUTED,
     SequentialOutcome,
 )
-from dvrenyi_plugin.testers.bound_result import BoundResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +65,7 @@ class Subject:
       directions: names of "first over second" and of "second over first".
       claims: at least one.
       unit: what a row is, in the plural: "models" or "releases".
+      work: how they are made: "training" or "drawing".
       check: sees all outputs so far and raises ValueError when they cannot be independent.
       describe: returns what else a report says of the outputs.
       remarks: returns sentences for the report's reader that the outputs give rise to.
@@ -81,6 +80,7 @@ class Subject:
     directions: tuple[str, str]
     claims: tuple[TestedClaim, ...]
     unit: str
+    work: str
     check: Callable[[Samples], None] = lambda samples: None
     describe: Callable[[Samples], tuple[Section, ...]] = lambda samples: ()
     remarks: Callable[[Samples], tuple[str, ...]] = lambda samples: ()
@@ -103,7 +103,7 @@ class AuditResult:
     samples: Samples
 
 
-def audit(
+def run_audit(
     subject: Subject,
     num_samples: int,
     failure_probability: float,
@@ -138,16 +138,20 @@ def audit(
             bound_both_directions(claim.tester, samples, share, subject.directions)
             for claim in subject.claims
         ]
-        drawing_seconds = drawn - start
+        seconds = drawn - start
     else:
-        samples, outcome, bounds, drawing_seconds = _until_refuted(
+        samples, outcome, bounds, seconds = _until_refuted(
             subject, num_samples, share, sequential, show_progress
         )
     report = AuditReport(
         title=subject.title,
         claims=tuple(
             ClaimReport(
-                _tested_level(subject, claim, directions[0].bound),
+                TestedLevel(
+                    alpha=directions[0].bound.alpha,
+                    epsilon=directions[0].bound.threshold,
+                    mu=subject.claimed_mu,
+                ),
                 directions,
                 claim.source,
                 claim.exact_divergences,
@@ -158,7 +162,7 @@ def audit(
         num_samples=len(samples[0]),
         unit=subject.unit,
         seed=subject.seed,
-        seconds={"drawing": drawing_seconds, "wall": time.perf_counter() - start},
+        seconds={subject.work: seconds, "wall": time.perf_counter() - start},
         sections=subject.describe(samples),
         settings=dict(subject.settings),
         notes=(*subject.notes, *subject.remarks(samples)),
@@ -179,7 +183,9 @@ def _until_refuted(
     drawn_after: list[int] = []
     seconds = 0.0
     stopped = None
-    with progress_bar("training, at most", "model", 2 * num_samples, show_progress) as progress:
+    with progress_bar(
+        f"{subject.work}, at most", subject.unit, 2 * num_samples, show_progress
+    ) as progress:
         while stopped is None:
             done = drawn_after[-1] if drawn_after else 0
             numbers = range(done, min(done + config.batch_models, num_samples))
@@ -214,9 +220,3 @@ def _until_refuted(
 def _joined(batches: Sequence[Samples]) -> Samples:
     first, second = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     return first, second
-
-
-def _tested_level(subject: Subject, claim: TestedClaim, bound: BoundResult) -> TestedLevel:
-    held = read_claim(claim.tester.privacy_property)
-    mu = held.mu if isinstance(held, GaussianDp) else subject.claimed_mu
-    return TestedLevel(alpha=bound.alpha, epsilon=bound.threshold, mu=mu)

@@ -71,7 +71,7 @@ class ProgramFlags:
             words = [] if default is None else [_word(value) for value in default]
             flags.DEFINE_list(name, words, meaning, flag_values=self.values)
             return
-        define = {
+        define: Any = {
             bool: flags.DEFINE_bool,
             int: flags.DEFINE_integer,
             float: flags.DEFINE_float,

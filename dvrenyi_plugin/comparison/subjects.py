@@ -232,10 +232,8 @@ def _on_grid(mechanism: Any, certificate: Certificate) -> AuditSubject:
 
 
 def _dp_sgd(engine: str, broken: bool, seed: int) -> AuditSubject:
-    from dvrenyi_plugin.audits.dp_sgd.experiment import (
-        DpSgdExperimentConfig,
-        build_dp_sgd_experiment,
-    )
+    from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
+    from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 
     experiment = build_dp_sgd_experiment(
         DpSgdExperimentConfig(

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, FailureProbability, Int, Seed
-from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, audit
+from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
 from dvrenyi_plugin.audits.directions import BoundTester, Samples
 from dvrenyi_plugin.audits.dp_sgd.sections import loss_sections
 from dvrenyi_plugin.audits.dp_sgd.training import (
@@ -25,7 +25,7 @@ from dvrenyi_plugin.audits.dp_sgd.training import (
 from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
-from dvrenyi_plugin.interfaces import NeighboringDatasets
+from dvrenyi_plugin.interfaces import GaussianDp, NeighboringDatasets, read_claim
 
 # Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
 MIN_MODELS = 10
@@ -104,26 +104,29 @@ def audit_dp_sgd(
         )
         return observations.with_canary, observations.without
 
+    claim = read_claim(tester.privacy_property)
+    mu = claim.mu if isinstance(claim, GaussianDp) else claimed_mu
     subject = Subject(
-        title="DP-SGD",
+        title="Privacy audit of DP-SGD",
         draw=draw,
         directions=DIRECTIONS,
         claims=(TestedClaim(tester),),
         unit="models",
+        work="training",
         check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
         describe=lambda samples: loss_sections(
             samples[1][:, 0],
             samples[0][:, 0],
             noise_free_shift=noise_free_shift,
-            claimed_mu=claimed_mu,
+            claimed_mu=mu,
         ),
         remarks=lambda samples: Observations(*samples[::-1]).notes(),
-        claimed_mu=claimed_mu,
+        claimed_mu=mu,
         settings=settings,
         notes=tuple(notes),
         seed=config.seed,
     )
-    return audit(
+    return run_audit(
         subject,
         config.num_models,
         config.failure_probability,

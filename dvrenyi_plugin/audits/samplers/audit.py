@@ -11,15 +11,21 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
+import numpy as np
+
 from dvrenyi_plugin._internal.limits import CheckedSettings, FailureProbability, Int, Orders, Seed
-from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, audit
+from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
 from dvrenyi_plugin.audits.directions import DATASETS, Samples
-from dvrenyi_plugin.audits.samplers.sections import certificate_section, utility_section
+from dvrenyi_plugin.audits.samplers.sections import Utility, certificate_section, utility_section
 from dvrenyi_plugin.interfaces import (
     NeighboringDatasets,
     PrivacyProperty,
     RenyiDp,
     as_privacy_property,
+)
+from dvrenyi_plugin.mechanisms.exponential.exact import (
+    ExponentialMechanism,
+    ExponentialMechanismConfig,
 )
 from dvrenyi_plugin.mechanisms.exponential.grid import GridMechanism
 
@@ -75,19 +81,20 @@ def audit_grid_mechanism(
         return mechanism(pair[0], len(numbers)), mechanism(pair[1], len(numbers))
 
     subject = Subject(
-        title="a sampler",
+        title="Privacy audit of a sampler",
         draw=draw,
         directions=DATASETS,
         claims=tuple(_claim_at(alpha, mechanism, make_tester, pair) for alpha in config.alphas),
         unit="releases",
+        work="drawing",
         describe=lambda samples: (
             certificate_section(mechanism.certificate, config.alphas),
-            utility_section(mechanism, pair[0]),
+            utility_section(_utility(mechanism, pair[0])),
         ),
         settings=settings,
         seed=config.seed,
     )
-    return audit(subject, config.num_samples, config.failure_probability)
+    return run_audit(subject, config.num_samples, config.failure_probability)
 
 
 def _claim_at(
@@ -104,4 +111,20 @@ def _claim_at(
             mechanism.exact_renyi_divergence(*pair, alpha),
             mechanism.exact_renyi_divergence(*pair[::-1], alpha),
         ),
+    )
+
+
+def _utility(mechanism: GridMechanism, dataset: Any) -> Utility:
+    losses = mechanism.loss_values(dataset)
+    common = {
+        field.name: getattr(mechanism.config, field.name)
+        for field in dataclasses.fields(ExponentialMechanismConfig)
+    }
+    target = ExponentialMechanism(ExponentialMechanismConfig(**common))
+    target_excess = target.expected_excess_loss(dataset)
+    bound = mechanism.certificate.utility(float(np.ptp(losses)), target_excess)
+    return Utility(
+        expected_excess_loss=mechanism.expected_excess_loss(dataset),
+        target_excess_loss=target_excess,
+        certified_excess_loss=bound.value,
     )
