@@ -97,17 +97,17 @@ def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     )
     report = result.report
     assert report.sequential is not None
-    without = report.losses_without.standard_deviation
+    without = report.document()["losses"]["without_canary"].standard_deviation
     return {
         "case": case,
         "seed": seed,
         "claim": f"{report.claim.epsilon:.6g}",
         "refuted_after": report.sequential.refuted_after_models or "",
-        "models_per_world": report.num_models,
+        "models_per_world": report.num_samples,
         "lower_bound": f"{report.lower_bound:.4f}",
-        "d_prime": f"{report.separation.d_prime:.4f}",
-        "noise_free_d_prime": f"{report.noise_free_d_prime:.4f}",
-        "deviation_ratio": f"{without / report.losses_with_canary.standard_deviation:.4f}",
+        "d_prime": f"{report.document()['d_prime']:.4f}",
+        "noise_free_d_prime": f"{report.document()['noise_free_d_prime']:.4f}",
+        "deviation_ratio": f"{without / report.document()['losses']['with_canary'].standard_deviation:.4f}",
         "seconds": f"{time.perf_counter() - start:.1f}",
     }
 

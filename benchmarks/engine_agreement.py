@@ -29,7 +29,7 @@ from dvrenyi_plugin.audits.dp_sgd.experiment import (
     DpSgdExperimentConfig,
     build_dp_sgd_experiment,
 )
-from dvrenyi_plugin.audits.dp_sgd.report import Separation
+from dvrenyi_plugin.audits.dp_sgd.sections import Separation
 
 # name here -> (engine, changes of its config)
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,6 +1,19 @@
-"""The one sentence about a package that is not installed."""
+"""Which packages are installed, and the one sentence about one that is not."""
 
 from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Iterable
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Returns the versions of those of the named distributions that are installed."""
+    versions = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def missing_extra(what: str, needs: str, extra: str, reason: object) -> ImportError:

@@ -31,9 +31,9 @@ def lazy_exports(
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if not home[name]:
-            return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        if not home[name].strip("."):
+            return importlib.import_module(home[name] + name, package)
+        return getattr(importlib.import_module(home[name], package), name)
 
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home})
@@ -42,10 +42,10 @@ def lazy_exports(
 
 
 def _names_in_stub(stub: pathlib.Path) -> dict[str, str]:
-    """Returns name -> the submodule it lives in, "" for a submodule itself."""
+    """Returns name -> the module it lives in, with leading dots; only dots for a module itself."""
     return {
-        alias.name: statement.module or ""
+        alias.name: "." * statement.level + (statement.module or "")
         for statement in ast.parse(stub.read_text(encoding="utf-8")).body
-        if isinstance(statement, ast.ImportFrom) and statement.level == 1
+        if isinstance(statement, ast.ImportFrom) and statement.level > 0
         for alias in statement.names
     }

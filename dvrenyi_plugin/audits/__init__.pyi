@@ -19,8 +19,7 @@ from .dp_sgd.initial_weights import (
     pretrain_weights as pretrain_weights,
     read_weights_file as read_weights_file,
 )
-from .dp_sgd.outcome import SequentialOutcome as SequentialOutcome
-from .dp_sgd.report import AuditReport as AuditReport
+from .dp_sgd.plots import plot_losses as plot_losses
 from .dp_sgd.sequential import (
     SequentialAuditConfig as SequentialAuditConfig,
     audit_dp_sgd_sequentially as audit_dp_sgd_sequentially,
@@ -34,11 +33,6 @@ from .dp_sgd.training import (
 from .planner import (
     RefutationPlan as RefutationPlan,
     plan_refutation as plan_refutation,
-)
-from .plots import (
-    plot_bound as plot_bound,
-    plot_evidence as plot_evidence,
-    plot_losses as plot_losses,
 )
 from .runner import (
     PrivacyTestRunner as PrivacyTestRunner,
@@ -57,4 +51,9 @@ from .samplers.experiment import (
 )
 from .samplers.files import write_shk_report_files as write_shk_report_files
 from .samplers.plots import flow_curves as flow_curves
-from .samplers.report import ShkAuditReport as ShkAuditReport
+from ..reports.model import AuditReport as AuditReport
+from ..reports.plots import (
+    plot_bound as plot_bound,
+    plot_evidence as plot_evidence,
+)
+from ..reports.sequential_outcome import SequentialOutcome as SequentialOutcome

@@ -1,4 +1,4 @@
-"""The plan of an audit of mu-Gaussian DP as a table: models a world, by Rényi order."""
+"""The plan of an audit of mu-Gaussian DP as a table: models per dataset, by Rényi order."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
-from dvrenyi_plugin.audits.report_text import table
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.information_limit import gaussian_pair
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
+from dvrenyi_plugin.reports.model import Section
+from dvrenyi_plugin.reports.render import Format, render
+from dvrenyi_plugin.reports.text import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +35,10 @@ class AuditPlanConfig:
       num_statements: bounds that share it evenly, >= 1; 2 for an audit of both directions.
       fraction: part of a kept claim's epsilon to certify, in (0, 1).
       powers: wanted probabilities of success, each in (0, 1).
-      num_models: models a world at which the probability to refute is shown, each >= 1.
-      sequential: whether the audit trains in batches and stops once it refutes, as with --sequential; if not, it trains
-        a number of models that is fixed beforehand.
-      batch_models: models a world between two looks of a sequential audit, >= 2.
+      num_models: models per dataset at which the probability to refute is shown, each >= 1.
+      sequential: whether the audit trains in batches and stops once it refutes, as with
+        --sequential; if not, it trains a number of models that is fixed beforehand.
+      batch_models: models per dataset between two looks of a sequential audit, >= 2.
     """
 
     mu: float
@@ -76,7 +78,7 @@ class AuditPlanConfig:
 
     @property
     def warm_up(self) -> int | None:
-        """Models a world before the audit's first bet; None where the number of models decides it."""
+        """Models per dataset before the audit's first bet; None if their number decides it."""
         return STREAM_WARM_UP if self.sequential else None
 
     def describe_audit(self) -> str:
@@ -84,13 +86,16 @@ class AuditPlanConfig:
         if not self.sequential:
             return "an audit of a fixed number of models (`--tester=sequential` without `--sequential`)"
         return (
-            f"an audit in batches of {self.batch_models} models a world (`--sequential"
-            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models a world are not bet on"
+            f"an audit in batches of {self.batch_models} models per dataset (`--sequential"
+            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models per dataset"
+            " are not bet on"
         )
 
     def models_for_power(self, plan: RefutationPlan, power: float) -> int | None:
-        """Returns the models a world with which the audit succeeds with probability `power`: whole batches of a
-        sequential audit, which looks at the end of each."""
+        """Returns the models per dataset with which the audit succeeds with probability `power`.
+
+        They are whole batches of a sequential audit, which looks at the end of each.
+        """
         pairs = plan.pairs_for_power(power)
         if pairs is None or not self.sequential:
             return pairs
@@ -103,8 +108,8 @@ class AuditPlan:
 
     Attributes:
       config: what was asked.
-      refute: one plan an order, for refuting the claim if the truth is `true_mu`.
-      certify: one plan an order, for certifying `fraction` of the claim if it is exactly true.
+      refute: one plan per order, for refuting the claim if the truth is `true_mu`.
+      certify: one plan per order, for certifying `fraction` of the claim if it is exactly true.
     """
 
     config: AuditPlanConfig
@@ -120,31 +125,33 @@ class AuditPlan:
         }
 
     def to_markdown(self) -> str:
-        """Returns both tables with what they assume."""
+        """Returns both tables with what they assume, as Markdown."""
+        return self._render("markdown")
+
+    def to_html(self) -> str:
+        """Returns the same as one HTML page."""
+        return self._render("html")
+
+    def _render(self, target: Format) -> str:
         config = self.config
         share = config.failure_probability / config.num_statements
-        return "\n".join(
-            [
-                f"# Plan: claim mu = {config.mu:g}, failure probability {config.failure_probability:g}"
-                f" over {config.num_statements} bounds ({share:g} each)",
-                "",
-                f"This is the plan of {config.describe_audit()}.",
-                "",
-                f"## Models a world to refute the claim, if the true mu is {config.true_mu:g}",
-                "",
-                self._table(self.refute, "refuted"),
-                "",
-                f"## Models a world to certify {config.fraction:g} of the claim, if it is exactly true",
-                "",
-                self._table(self.certify, "certified"),
-                "",
-                "These are predictions for Gaussian observations, not statements about a mechanism. `limit`: about how many"
-                " models a world the best possible method needs, one that knows both laws (its mean log e-value reaches"
-                " the threshold there). The other columns are of this package's method, which learns the log ratio from"
-                " the same models: they count its warm-up, and one direction alone. `never`: no number of models is"
-                " enough, or it takes more than 10^9.",
-                "",
-            ]
+        return render(
+            "plan.jinja",
+            target,
+            title=f"Plan: claim mu = {config.mu:g}, failure probability"
+            f" {config.failure_probability:g} over {config.num_statements} bounds ({share:g} each)",
+            audit=config.describe_audit(),
+            sections=(
+                Section(
+                    f"Models per dataset to refute the claim, if the true mu is {config.true_mu:g}",
+                    table=self._table(self.refute, "refuted"),
+                ),
+                Section(
+                    f"Models per dataset to certify {config.fraction:g} of the claim, if it is"
+                    " exactly true",
+                    table=self._table(self.certify, "certified"),
+                ),
+            ),
         )
 
     def _plan_values(self, plan: RefutationPlan) -> dict[str, Any]:
@@ -159,7 +166,7 @@ class AuditPlan:
         }
         return values
 
-    def _table(self, plans: tuple[RefutationPlan, ...], verb: str) -> str:
+    def _table(self, plans: tuple[RefutationPlan, ...], verb: str) -> Table:
         config = self.config
         header = (
             "alpha",
@@ -180,11 +187,11 @@ class AuditPlan:
             )
             for plan in plans
         ]
-        return table(header, rows)
+        return Table(header, rows)
 
 
 def plan_audit(config: AuditPlanConfig) -> AuditPlan:
-    """Returns the plan of an audit of mu-Gaussian DP by one number a model."""
+    """Returns the plan of an audit of mu-Gaussian DP by one number per model."""
     share = config.failure_probability / config.num_statements
     refute: list[RefutationPlan] = []
     certify: list[RefutationPlan] = []

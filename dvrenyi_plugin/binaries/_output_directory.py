@@ -23,8 +23,8 @@ _MARKERS = {
 _MOST_DIFFERENCES = 5
 # Everything that the report of an audit may consist of, whichever program wrote it.
 REPORT_PARTS = (
-    *("report.json", "report.md", "observations.npz", "losses.png", "bound.png", "evidence.png"),
-    *("densities.png", "log_ratio.png", "kl.png", SETTINGS_FILE),
+    *("report.json", "report.md", "report.html", "observations.npz", SETTINGS_FILE),
+    *("bound.png", "evidence.png", "losses.png", "densities.png", "log_ratio.png", "kl.png"),
 )
 
 

@@ -7,7 +7,6 @@ writes plan.json and plan.md. Say with --sequential whether the audit will train
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -79,7 +78,7 @@ def run() -> None:
 def _plan(values: flags.FlagValues) -> Outcome:
     # scipy takes a moment to load: not for --help.
     from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
-    from dvrenyi_plugin.audits.report_parts import jsonable
+    from dvrenyi_plugin.reports.plain_json import to_json
 
     plan = plan_audit(
         AuditPlanConfig(
@@ -95,7 +94,7 @@ def _plan(values: flags.FlagValues) -> Outcome:
             batch_models=values.batch_models,
         )
     )
-    document = json.dumps(jsonable(plan.to_dict()), indent=2, allow_nan=False) + "\n"
+    document = to_json(plan.to_dict())
     if values.output_dir is not None:
         with staged_output(
             values.output_dir,
@@ -105,6 +104,7 @@ def _plan(values: flags.FlagValues) -> Outcome:
             overwrite=values.overwrite,
         ) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
+            _write(os.path.join(staging, "plan.html"), plan.to_html())
             _write(os.path.join(staging, "plan.json"), document)
     return Outcome(plan.to_markdown().rstrip("\n"), document)
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
-from typing import Any
-
-import numpy as np
 
 from dvrenyi_plugin._internal.files import write_atomically
-from dvrenyi_plugin.comparison.html_page import to_html
-from dvrenyi_plugin.comparison.render import to_csv, to_markdown, verdict_lines
+from dvrenyi_plugin.comparison.page import to_html, to_markdown
+from dvrenyi_plugin.comparison.render import to_csv, verdict_lines
 from dvrenyi_plugin.comparison.run import Comparison
 from dvrenyi_plugin.comparison.summary import head_to_head, summarise, totals_by_tester
+from dvrenyi_plugin.reports import plain_json
 
 # The one that says the others are complete comes last.
 COMPARISON_FILES = ("comparison.csv", "comparison.md", "comparison.html", "comparison.json")
@@ -58,16 +55,4 @@ def to_json(comparison: Comparison) -> str:
         },
         "cells": [json.loads(row.to_json()) for row in comparison.rows],
     }
-    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
+    return plain_json.to_json(content)

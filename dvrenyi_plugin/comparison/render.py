@@ -1,4 +1,4 @@
-"""A comparison as tables: the same ones in CSV, Markdown and HTML."""
+"""What a comparison shows: sentences and tables of its pages, and the table of all cells as CSV."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import dataclasses
 import io
 from collections.abc import Iterable, Sequence
 
-from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.report_text import table
 from dvrenyi_plugin.comparison.registry import OWN_FAMILY, RENYI, find_tester
 from dvrenyi_plugin.comparison.run import Comparison
 from dvrenyi_plugin.comparison.summary import (
@@ -22,35 +20,20 @@ from dvrenyi_plugin.comparison.summary import (
     undetected,
     untested,
 )
+from dvrenyi_plugin.reports.model import Section
+from dvrenyi_plugin.reports.text import Table
 
 _REFERENCE = "sequential"
 _NONE = "-"
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """A table to be shown.
-
-    Attributes:
-      title: heading.
-      note: what its numbers mean.
-      header: names of the columns.
-      rows: cells as text.
-    """
-
-    title: str
-    note: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def comparison_tables(comparison: Comparison) -> list[Table]:
+def comparison_sections(comparison: Comparison) -> list[Section]:
     """Returns the totals, the comparisons with other Rényi testers, and every cell."""
     return [
-        _totals_table(comparison),
-        _power_table(comparison),
-        *_head_to_head_tables(comparison),
-        _cells_table(summarise(comparison)),
+        _totals_section(comparison),
+        _power_section(comparison),
+        *_head_to_head_sections(comparison),
+        _cells_section(summarise(comparison)),
     ]
 
 
@@ -120,7 +103,7 @@ def _power_lines(comparison: Comparison, ours: list[str]) -> list[str]:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """Returns one line a (mechanism, sample size, tester), empty where nothing is known."""
+    """Returns one line per (mechanism, sample size, tester), empty where nothing is known."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [field.name for field in dataclasses.fields(CellSummary)]
@@ -128,17 +111,6 @@ def to_csv(comparison: Comparison) -> str:
     for summary in summarise(comparison):
         writer.writerow([_csv_cell(getattr(summary, name)) for name in names])
     return text.getvalue()
-
-
-def to_markdown(comparison: Comparison, title: str) -> str:
-    """Returns the whole comparison as one document."""
-    lines = [f"# {escape(title, 'markdown')}", ""]
-    lines += [escape(line, "markdown") for line in settings_lines(comparison)]
-    # Names in these lines are registered ones, of letters, digits, "_" and ".", and stand in backticks on purpose.
-    lines += ["", "## What it shows", "", *(f"- {line}" for line in verdict_lines(comparison)), ""]
-    for shown in comparison_tables(comparison):
-        lines += [f"## {shown.title}", "", shown.note, "", table(shown.header, shown.rows), ""]
-    return "\n".join(lines)
 
 
 def settings_lines(comparison: Comparison) -> list[str]:
@@ -158,7 +130,7 @@ def number(value: float | None, digits: int = 2) -> str:
     return _NONE if value is None else f"{value:.{digits}f}"
 
 
-def _totals_table(comparison: Comparison) -> Table:
+def _totals_section(comparison: Comparison) -> Section:
     rows = []
     for total in totals_by_tester(comparison):
         registered = find_tester(total.tester)
@@ -174,45 +146,39 @@ def _totals_table(comparison: Comparison) -> Table:
                 _verdict(total),
             )
         )
-    return Table(
-        "Testers over all cells",
-        "Refuted of broken is the power, refuted of honest the false alarms. p-value: probability of as many false alarms"
-        " or more if each audit had exactly the stated failure probability. The last column says whether the method"
-        " states a failure probability that is meant to hold.",
-        (
-            "tester",
-            "family",
-            "bounds",
-            "refuted of broken",
-            "refuted of honest",
-            "p-value",
-            "invalid (NaN)",
-            "holds",
-        ),
-        tuple(rows),
+    header = (
+        *("tester", "family", "bounds", "refuted of broken", "refuted of honest"),
+        *("p-value", "invalid (NaN)", "holds"),
     )
+    note = (
+        "Refuted of broken is the power, refuted of honest the false alarms. p-value: probability"
+        " of as many false alarms or more if each audit had exactly the stated failure probability."
+        " The last column says whether the method states a failure probability that is meant to"
+        " hold."
+    )
+    return Section("Testers over all cells", paragraphs=(note,), table=Table(header, rows))
 
 
-def _power_table(comparison: Comparison) -> Table:
+def _power_section(comparison: Comparison) -> Section:
     summaries = summarise(comparison)
     cells = {(s.mechanism, s.num_samples, s.tester): s for s in summaries}
-    rows = dict.fromkeys((s.mechanism, s.num_samples) for s in summaries)
+    places = dict.fromkeys((s.mechanism, s.num_samples) for s in summaries)
     stated = comparison.config.failure_probability
-    return Table(
-        "Power and false alarms",
-        "Share of audits that refuted the broken mechanism / share that refuted the honest one. !: the honest one"
-        " significantly more often than stated, so that the power says nothing. NaN: some bounds were no number. -: not"
-        " run, or no result (see every cell).",
-        ("mechanism", "samples", *comparison.testers),
-        tuple(
-            (
-                mechanism,
-                str(size),
-                *(_power_cell(cells.get((mechanism, size, t)), stated) for t in comparison.testers),
-            )
-            for mechanism, size in rows
-        ),
+    header = ("mechanism", "samples", *comparison.testers)
+    rows = [
+        (
+            mechanism,
+            size,
+            *(_power_cell(cells.get((mechanism, size, t)), stated) for t in comparison.testers),
+        )
+        for mechanism, size in places
+    ]
+    note = (
+        "Share of audits that refuted the broken mechanism / share that refuted the honest one. !:"
+        " the honest one significantly more often than stated, so that the power says nothing. NaN:"
+        " some bounds were no number. -: not run, or no result (see every cell)."
     )
+    return Section("Power and false alarms", paragraphs=(note,), table=Table(header, rows))
 
 
 def _power_cell(summary: CellSummary | None, stated: float) -> str:
@@ -223,67 +189,51 @@ def _power_cell(summary: CellSummary | None, stated: float) -> str:
     return text + marks
 
 
-def _head_to_head_tables(comparison: Comparison) -> Iterable[Table]:
+def _head_to_head_sections(comparison: Comparison) -> Iterable[Section]:
     for other in _other_renyi_testers(comparison):
         pairs = head_to_head(comparison, _REFERENCE, other)
         if not pairs:
             continue
-        yield Table(
+        rows = [
+            (
+                *(pair.mechanism, pair.variant, pair.num_samples),
+                *(number(pair.ours, 3), number(pair.theirs, 3), number(pair.theirs_invalid)),
+            )
+            for pair in pairs
+        ]
+        note = (
+            "Median lower bounds on D_alpha from the same samples (larger direction of each audit)."
+        )
+        yield Section(
             f"{_REFERENCE} against {other}",
-            "Median lower bounds on D_alpha from the same samples (larger direction of each audit).",
-            ("mechanism", "variant", "samples", _REFERENCE, other, f"{other} NaN"),
-            tuple(
-                (
-                    pair.mechanism,
-                    pair.variant,
-                    str(pair.num_samples),
-                    number(pair.ours, 3),
-                    number(pair.theirs, 3),
-                    number(pair.theirs_invalid),
-                )
-                for pair in pairs
+            paragraphs=(note,),
+            table=Table(
+                ("mechanism", "variant", "samples", _REFERENCE, other, f"{other} NaN"), rows
             ),
         )
 
 
-def _cells_table(summaries: Sequence[CellSummary]) -> Table:
-    return Table(
-        "Every cell",
-        "power: share of audits that refuted the broken mechanism. false: the same of the honest one. fraction: median bound over"
-        " the true value, where that is known. nothing: share of audits whose bound is 0 or below. invalid: share with"
-        " NaN. seconds: median of an audit, both directions.",
-        (
-            "mechanism",
-            "samples",
-            "tester",
-            "power",
-            "false",
-            "audits",
-            "fraction broken",
-            "fraction honest",
-            "nothing",
-            "invalid",
-            "seconds",
-            "status",
-        ),
-        tuple(
-            (
-                s.mechanism,
-                str(s.num_samples),
-                s.tester,
-                number(s.power),
-                number(s.false_alarms),
-                f"{s.broken_repeats} + {s.honest_repeats}",
-                number(s.fraction_broken),
-                number(s.fraction_honest),
-                number(s.nothing_certified),
-                number(s.invalid),
-                number(s.seconds),
-                s.status,
-            )
-            for s in summaries
-        ),
+def _cells_section(summaries: Sequence[CellSummary]) -> Section:
+    header = (
+        *("mechanism", "samples", "tester", "power", "false", "audits", "fraction broken"),
+        *("fraction honest", "nothing", "invalid", "seconds", "status"),
     )
+    rows = [
+        (
+            *(s.mechanism, s.num_samples, s.tester, number(s.power), number(s.false_alarms)),
+            f"{s.broken_repeats} + {s.honest_repeats}",
+            *(number(s.fraction_broken), number(s.fraction_honest), number(s.nothing_certified)),
+            *(number(s.invalid), number(s.seconds), s.status),
+        )
+        for s in summaries
+    ]
+    note = (
+        "power: share of audits that refuted the broken mechanism. false: the same of the honest"
+        " one. fraction: median bound over the true value, where that is known. nothing: share of"
+        " audits whose bound is 0 or below. invalid: share with NaN. seconds: median of an audit,"
+        " both directions."
+    )
+    return Section("Every cell", paragraphs=(note,), table=Table(header, rows))
 
 
 def _other_renyi_testers(comparison: Comparison) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import inspect
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import dvrenyi_plugin
+from dvrenyi_plugin._internal.extras import installed_versions
 
 _LIBRARIES = ("numpy", "scipy", "torch", "opacus", "tensorflow", "tensorflow-privacy")
 
@@ -212,17 +212,12 @@ def _file_digest(path: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    versions = {
+    return {
         "dvrenyi_plugin": dvrenyi_plugin.__version__,
         "dvrenyi_plugin source": source_tree_digest(os.path.dirname(dvrenyi_plugin.__file__)),
         "python": platform.python_version(),
+        **installed_versions(_LIBRARIES),
     }
-    for name in _LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -250,8 +250,8 @@ def test_f3_models_without_a_finite_loss_are_counted_and_stored(tester, tmp_path
         raw = np.array([store.rows(0, range(200))[i][0] for i in range(200)])
     assert again.report.lower_bound == first.report.lower_bound
     assert np.isinf(raw).any() and np.isnan(raw).any()
-    assert first.report.losses_without.count == np.isfinite(raw).sum()
-    assert abs(first.report.losses_without.mean) < 2.0
+    assert first.report.document()["losses"]["without_canary"].count == np.isfinite(raw).sum()
+    assert abs(first.report.document()["losses"]["without_canary"].mean) < 2.0
     (note,) = first.report.notes
     assert (
         f"of 400 models gave an observation that is infinite or no number ({(~np.isfinite(raw)).sum()} without"

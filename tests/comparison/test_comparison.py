@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.comparison import html_page as comparison_page
+from dvrenyi_plugin.comparison import page as comparison_page
 from dvrenyi_plugin.comparison import registry
 from dvrenyi_plugin.comparison.cells import (
     BROKEN,
@@ -33,7 +33,7 @@ from dvrenyi_plugin.comparison.cells import (
     run_cell,
 )
 from dvrenyi_plugin.comparison.files import to_json
-from dvrenyi_plugin.comparison.html_page import to_html
+from dvrenyi_plugin.comparison.page import to_html, to_markdown
 from dvrenyi_plugin.comparison.registry import (
     BUILT_IN_MODULES,
     AuditSubject,
@@ -45,7 +45,7 @@ from dvrenyi_plugin.comparison.registry import (
     register_mechanism,
     register_tester,
 )
-from dvrenyi_plugin.comparison.render import to_csv, to_markdown, verdict_lines
+from dvrenyi_plugin.comparison.render import to_csv, verdict_lines
 from dvrenyi_plugin.comparison.rows import RowStore
 from dvrenyi_plugin.comparison.run import Comparison, ComparisonConfig, run_comparison
 from dvrenyi_plugin.comparison.summary import (

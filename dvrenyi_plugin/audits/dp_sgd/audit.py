@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.user_code import call_user_code
 from dvrenyi_plugin._internal.validation import check_failure_probability, check_int, check_seed
-from dvrenyi_plugin.audits.dp_sgd.report import AuditReport
+from dvrenyi_plugin.audits.dp_sgd.sections import report_on_losses
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainer,
     ModelTrainingConfig,
     Observations,
     train_both_worlds,
 )
-from dvrenyi_plugin.audits.report_parts import DirectionReport
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets
+from dvrenyi_plugin.reports.model import AuditReport, DirectionReport
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 # Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
@@ -123,16 +123,15 @@ def audit_dp_sgd(
     )
     trained = time.perf_counter()
     directions = run_both_directions(tester, observations, config.failure_probability)
-    report = AuditReport.of_losses(
+    report = report_on_losses(
         observations.without[:, 0],
         observations.with_canary[:, 0],
-        directions=directions,
-        privacy_property=tester.privacy_property,
+        directions,
+        tester.privacy_property,
         claimed_mu=claimed_mu,
         failure_probability=config.failure_probability,
         seed=config.seed,
-        training_seconds=trained - start,
-        wall_seconds=time.perf_counter() - start,
+        seconds={"training": trained - start, "wall": time.perf_counter() - start},
         noise_free_shift=noise_free_shift,
         settings=dict(settings),
         notes=tuple(notes) + observations.notes(),

@@ -22,14 +22,7 @@ import numpy as np
 
 from dvrenyi_plugin._internal.validation import check_int, check_real
 from dvrenyi_plugin.audits.dp_sgd.audit import BoundTester, DpSgdAuditConfig, DpSgdAuditResult
-from dvrenyi_plugin.audits.dp_sgd.outcome import (
-    ALL_TRAINED,
-    FUTILE,
-    REFUTED,
-    EvidencePath,
-    SequentialOutcome,
-)
-from dvrenyi_plugin.audits.dp_sgd.report import AuditReport
+from dvrenyi_plugin.audits.dp_sgd.sections import report_on_losses
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainer,
     Observations,
@@ -37,13 +30,20 @@ from dvrenyi_plugin.audits.dp_sgd.training import (
     train_both_worlds,
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
-from dvrenyi_plugin.audits.report_parts import DirectionReport
 from dvrenyi_plugin.bounds.information_limit import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets, read_claim, renyi_threshold
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
+from dvrenyi_plugin.reports.model import DirectionReport
+from dvrenyi_plugin.reports.sequential_outcome import (
+    ALL_TRAINED,
+    FUTILE,
+    REFUTED,
+    EvidencePath,
+    SequentialOutcome,
+)
 from dvrenyi_plugin.testers.bound_result import BoundResult
 from dvrenyi_plugin.testers.bound_tester import fewest_samples
 
@@ -176,16 +176,15 @@ def audit_dp_sgd_sequentially(
         futility_mu=sequential.futility_mu,
         futility_probability=sequential.futility_probability,
     )
-    report = AuditReport.of_losses(
+    report = report_on_losses(
         observations.without[:, 0],
         observations.with_canary[:, 0],
-        directions=evidence.results(config.seed),
-        privacy_property=tester.privacy_property,
+        evidence.results(config.seed),
+        tester.privacy_property,
         claimed_mu=claimed_mu,
         failure_probability=config.failure_probability,
         seed=config.seed,
-        training_seconds=training_seconds,
-        wall_seconds=time.perf_counter() - start,
+        seconds={"training": training_seconds, "wall": time.perf_counter() - start},
         noise_free_shift=noise_free_shift,
         settings=dict(settings),
         notes=tuple(notes) + observations.notes(),

@@ -22,8 +22,11 @@ from dvrenyi_plugin._internal.validation import (
     check_orders,
     check_seed,
 )
-from dvrenyi_plugin.audits.report_parts import AuditClaim, DirectionReport
-from dvrenyi_plugin.audits.samplers.report import OrderReport, ShkAuditReport, UtilityReport
+from dvrenyi_plugin.audits.samplers.sections import (
+    Utility,
+    certificate_section,
+    utility_section,
+)
 from dvrenyi_plugin.interfaces import (
     NeighboringDatasets,
     PrivacyProperty,
@@ -35,6 +38,12 @@ from dvrenyi_plugin.mechanisms.exponential.exact import (
     ExponentialMechanismConfig,
 )
 from dvrenyi_plugin.mechanisms.exponential.grid import GridMechanism
+from dvrenyi_plugin.reports.model import (
+    AuditReport,
+    ClaimReport,
+    DirectionReport,
+    TestedLevel,
+)
 
 _MIN_SAMPLES = 10
 _DIRECTIONS = ("dataset1 over dataset2", "dataset2 over dataset1")
@@ -72,7 +81,7 @@ class ShkAuditConfig:
 class ShkAuditResult:
     """Report and the releases it was made from, shape (num_samples, d) each."""
 
-    report: ShkAuditReport
+    report: AuditReport
     samples1: NDArray[np.float64]
     samples2: NDArray[np.float64]
 
@@ -100,16 +109,16 @@ def audit_grid_mechanism(
     start = time.perf_counter()
     samples1, samples2 = (mechanism(dataset, config.num_samples) for dataset in pair)
     share = config.failure_probability / (2 * len(config.alphas))
-    orders = []
+    claims = []
     for alpha in config.alphas:
         claimed = mechanism.certificate.renyi_dp(alpha)
         tester = make_tester(as_privacy_property(RenyiDp(alpha, claimed.value)))
         exact = [
             mechanism.exact_renyi_divergence(*datasets, alpha) for datasets in (pair, pair[::-1])
         ]
-        orders.append(
-            OrderReport(
-                claim=AuditClaim(alpha=alpha, epsilon=claimed.value),
+        claims.append(
+            ClaimReport(
+                claim=TestedLevel(alpha=alpha, epsilon=claimed.value),
                 claim_source=claimed.source,
                 exact_divergences=(exact[0], exact[1]),
                 directions=(
@@ -124,20 +133,24 @@ def audit_grid_mechanism(
                 ),
             )
         )
-    report = ShkAuditReport(
-        orders=tuple(orders),
-        certificate=mechanism.certificate,
-        utility=_utility(mechanism, pair[0]),
+    report = AuditReport(
+        title="Privacy audit of a sampler",
+        claims=tuple(claims),
+        sections=(
+            certificate_section(mechanism.certificate, config.alphas),
+            utility_section(_utility(mechanism, pair[0])),
+        ),
         failure_probability=config.failure_probability,
         num_samples=config.num_samples,
+        unit="releases",
         seed=config.seed,
         settings=dict(settings),
-        wall_seconds=time.perf_counter() - start,
+        seconds={"wall": time.perf_counter() - start},
     )
     return ShkAuditResult(report, samples1, samples2)
 
 
-def _utility(mechanism: GridMechanism, dataset: Any) -> UtilityReport:
+def _utility(mechanism: GridMechanism, dataset: Any) -> Utility:
     losses = mechanism.loss_values(dataset)
     common = {
         field.name: getattr(mechanism.config, field.name)
@@ -146,7 +159,7 @@ def _utility(mechanism: GridMechanism, dataset: Any) -> UtilityReport:
     target = ExponentialMechanism(ExponentialMechanismConfig(**common))
     target_excess = target.expected_excess_loss(dataset)
     bound = mechanism.certificate.utility(float(np.ptp(losses)), target_excess)
-    return UtilityReport(
+    return Utility(
         expected_excess_loss=mechanism.expected_excess_loss(dataset),
         target_excess_loss=target_excess,
         certified_excess_loss=bound.value,

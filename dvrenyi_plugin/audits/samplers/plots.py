@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin.audits.plots import BLACK, BLUE, GREEN, ORANGE, new_figure
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid_flow import LANGEVIN, SHK, FlowPath, run_flow
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.exponential.flows import FlowMechanism
 from dvrenyi_plugin.privacy.bounded_range import kullback_leibler_of_range
 from dvrenyi_plugin.privacy.divergences import kullback_leibler_from_log_masses
+from dvrenyi_plugin.reports.figures import BLACK, BLUE, GREEN, ORANGE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

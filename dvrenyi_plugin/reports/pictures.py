@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import os
@@ -11,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.plots import save_figure
+from dvrenyi_plugin.reports.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,43 +34,60 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
+class DrawnPicture:
+    """A picture that lies beside the report.
+
+    Attributes:
+      name: of its file, relative to the report.
+      caption: in the report.
+      png: content of the file.
+    """
+
+    name: str
+    caption: str
+    png: bytes
+
+    @property
+    def data_uri(self) -> str:
+        """The picture itself as an address, for a page that needs no other file."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Gallery:
     """What became of a report's pictures.
 
     Attributes:
-      shown: captions to file names, relative to the report.
+      drawn: in the order of the report.
       undrawn: file names to why there is no such file.
     """
 
-    shown: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    drawn: tuple[DrawnPicture, ...] = ()
     undrawn: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def to_markdown(self) -> list[str]:
-        """Returns one paragraph a picture: the picture, or that and why it could not be drawn."""
-        shown = [f"![{escape(text, 'markdown')}]({name})" for text, name in self.shown.items()]
-        return shown + [
-            f"{name} could not be drawn: {escape(reason.rstrip('.'), 'markdown')}."
-            for name, reason in self.undrawn.items()
-        ]
 
 
 NO_PICTURES = Gallery()
 
 
 def draw_pictures(pictures: Iterable[Picture], directory: str) -> Gallery:
-    """Draws into an existing folder. Where drawing fails for any reason, no file of the name is left, an earlier one
-    neither: it would pass for one of these results."""
-    shown, undrawn = {}, {}
+    """Draws pictures into an existing folder.
+
+    Where drawing fails for any reason, no file of that name is left, and no earlier one either:
+    it would pass for one of these results.
+    """
+    drawn, undrawn = [], {}
     for picture in pictures:
         path = os.path.join(directory, picture.name)
         try:
-            # Numbers near the ends of the floats make axes overflow. The report's own numbers do not come from here.
+            # Numbers near the ends of the floats make axes overflow. The report's own numbers do
+            # not come from here.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 save_figure(picture.draw(), path)
-            shown[picture.caption] = picture.name
+            with open(path, "rb") as file:
+                drawn.append(DrawnPicture(picture.name, picture.caption, file.read()))
         except Exception as error:
             with contextlib.suppress(OSError):
                 os.remove(path)
-            undrawn[picture.name] = f"{type(error).__name__}: {error}"
-    return Gallery(shown, undrawn)
+            undrawn[picture.name] = f"{type(error).__name__}: {error}".rstrip(".")
+    return Gallery(tuple(drawn), undrawn)

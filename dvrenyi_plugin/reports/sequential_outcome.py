@@ -13,9 +13,9 @@ class EvidencePath:
     """Evidence against the claim in one direction.
 
     Attributes:
-      direction: which world's law is the numerator.
-      log_e_values: log e-value against the claim after each batch, in nats; it stays as it was once it
-        reached the threshold.
+      direction: which dataset's law is the numerator.
+      log_e_values: log e-value against the claim after each batch, in nats; frozen once it reached the
+        threshold.
     """
 
     direction: str
@@ -28,13 +28,14 @@ class SequentialOutcome:
 
     Attributes:
       stopped: why: `REFUTED`, `FUTILE` or `ALL_TRAINED`.
-      models_after_batch: models trained a world after each batch, increasing.
-      max_models_per_world: models a world that the audit was allowed to train.
-      evidence: one path a direction.
+      models_after_batch: models trained per dataset after each batch, increasing.
+      max_models_per_world: models per dataset that the audit was allowed to train.
+      evidence: one path per direction.
       log_threshold: log(1 / failure probability of one direction), which a path has to reach.
-      refuted_after_models: models a world with which the claim was refuted, none or some of its batch's last
-        models left over; None if it was not.
-      futility_mu: Gaussian DP parameter that was assumed true when judging futility; None if it was not judged.
+      refuted_after_models: models per dataset with which the claim was refuted, which may be
+        fewer than its batch's last; None if it was not refuted.
+      futility_mu: Gaussian DP parameter that was assumed true when judging futility; None if
+        futility was not judged.
       futility_probability: the audit was futile when refuting became less likely than this.
     """
 
@@ -49,12 +50,12 @@ class SequentialOutcome:
 
     @property
     def models_trained_per_world(self) -> int:
-        """Models a world when the audit stopped."""
+        """Models per dataset when the audit stopped."""
         return self.models_after_batch[-1]
 
     @property
     def models_saved_per_world(self) -> int:
-        """Models a world that were allowed and not needed."""
+        """Models per dataset that were allowed and not needed."""
         return self.max_models_per_world - self.models_trained_per_world
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class SequentialOutcome:
         """Returns in one line why the audit stopped, with the models trained and saved."""
         return (
             f"{self.stopped}: {self.models_trained_per_world} of at most {self.max_models_per_world}"
-            f" models a world trained, {self.models_saved_per_world} saved"
+            f" models per dataset trained, {self.models_saved_per_world} saved"
         )
 
     def describe(self) -> str:
@@ -86,11 +87,13 @@ class SequentialOutcome:
         looks = "1 batch" if batches == 1 else f"{batches} batches"
         return " ".join(
             [
-                f"Models were trained in batches: {self.models_trained_per_world} a world of at most"
-                f" {self.max_models_per_world}, in {looks}; {self.models_saved_per_world} a world were saved.",
+                f"Models were trained in batches: {self.models_trained_per_world} per dataset of at"
+                f" most {self.max_models_per_world}, in {looks};"
+                f" {self.models_saved_per_world} per dataset were saved.",
                 self._reason(),
-                "The lower bound is anytime-valid: it holds at every number of models at once, so looking after each"
-                " batch and stopping when one likes costs nothing of the failure probability.",
+                "The lower bound is anytime-valid: it holds at every number of models at once, so"
+                " looking after each batch and stopping at any time costs nothing of the failure"
+                " probability.",
             ]
         )
 
@@ -99,14 +102,14 @@ class SequentialOutcome:
             case "refuted":
                 return (
                     "The audit stopped because the claim was refuted, with the first"
-                    f" {self.refuted_after_models} models of each world."
+                    f" {self.refuted_after_models} models on each dataset."
                 )
             case "futile":
                 left = self.models_saved_per_world
                 return (
-                    f"The audit stopped because going on was futile: even if the true mu were {self.futility_mu:g},"
-                    f" {left} more models a world would refute the claim with probability below"
-                    f" {self.futility_probability:g} in either direction. That is a plan for Gaussian losses, not a"
-                    " statement about the mechanism."
+                    f"The audit stopped because going on was futile: even if the true mu were"
+                    f" {self.futility_mu:g}, {left} more models per dataset would refute the claim"
+                    f" with probability below {self.futility_probability:g} in either direction."
+                    " That is a plan for Gaussian losses, not a statement about the mechanism."
                 )
         return "The audit stopped because all models were trained."

@@ -1,0 +1,201 @@
+"""What an audit of DP-SGD adds to its report: the losses of the canary, and how far apart they lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvrenyi_plugin.interfaces import GaussianDp, read_claim
+from dvrenyi_plugin.mechanisms.finite_observations import is_mapped
+from dvrenyi_plugin.reports.model import (
+    AuditReport,
+    ClaimReport,
+    DirectionReport,
+    Section,
+    TestedLevel,
+)
+from dvrenyi_plugin.reports.text import Table, number
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservationSummary:
+    """Moments of the canary's losses on one dataset, without those that were infinite or NaN.
+
+    Attributes:
+      count: number of models with a finite loss. With fewer than two the moments are NaN.
+      mean: in nats.
+      standard_deviation: with n - 1 in the denominator, in nats.
+      minimum: in nats.
+      maximum: in nats.
+    """
+
+    count: int
+    mean: float
+    standard_deviation: float
+    minimum: float
+    maximum: float
+
+    @classmethod
+    def of(cls, losses: NDArray[np.float64]) -> ObservationSummary:
+        """Returns the moments of losses of shape (n,)."""
+        losses = losses[~is_mapped(losses)]
+        if losses.size < 2:
+            return cls(int(losses.size), math.nan, math.nan, math.nan, math.nan)
+        return cls(
+            count=int(losses.size),
+            mean=float(losses.mean()),
+            standard_deviation=float(losses.std(ddof=1)),
+            minimum=float(losses.min()),
+            maximum=float(losses.max()),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Separation:
+    """How far apart the canary's losses with and without it lie.
+
+    An estimate: no confidence statement.
+
+    Attributes:
+      d_prime: |difference of means| / pooled standard deviation. Under mu-GDP it cannot exceed mu
+        (but for sampling error) when the losses are Gaussian with one variance.
+      standard_error: of d_prime, from the normal approximation.
+      standard_deviation: pooled over both samples, in nats.
+    """
+
+    d_prime: float
+    standard_error: float
+    standard_deviation: float
+
+    @classmethod
+    def of(cls, without: NDArray[np.float64], with_canary: NDArray[np.float64]) -> Separation:
+        """Returns the separation of two samples of shape (n,) and (m,); NaN if neither varies."""
+        without, with_canary = without[~is_mapped(without)], with_canary[~is_mapped(with_canary)]
+        if min(without.size, with_canary.size) < 2:
+            return cls(math.nan, math.nan, math.nan)
+        first, second = without.size, with_canary.size
+        pooled = math.sqrt(
+            ((first - 1) * without.var(ddof=1) + (second - 1) * with_canary.var(ddof=1))
+            / (first + second - 2)
+        )
+        if pooled == 0.0:
+            return cls(math.nan, math.nan, 0.0)
+        d_prime = abs(float(without.mean() - with_canary.mean())) / pooled
+        variance = (first + second) / (first * second) + d_prime**2 / (2 * (first + second))
+        return cls(d_prime, math.sqrt(variance), pooled)
+
+
+def report_on_losses(
+    without: NDArray[np.float64],
+    with_canary: NDArray[np.float64],
+    directions: tuple[DirectionReport, ...],
+    privacy_property: Any,
+    *,
+    claimed_mu: float | None,
+    noise_free_shift: float | None,
+    **fields: Any,
+) -> AuditReport:
+    """Returns the report on canary losses of shape (num_models,) and what was certified from them.
+
+    Args:
+      without: of models trained without the canary, in nats.
+      with_canary: of models trained with it, in nats.
+      directions: both orderings of the datasets.
+      privacy_property: what the tester tested.
+      claimed_mu: Gaussian DP parameter that the property was derived from, if it does not hold one.
+      noise_free_shift: see `loss_sections`.
+      fields: further attributes of the report.
+    """
+    claim, bound = read_claim(privacy_property), directions[0].bound
+    mu = claim.mu if isinstance(claim, GaussianDp) else claimed_mu
+    return AuditReport(
+        title="Privacy audit of DP-SGD",
+        claims=(ClaimReport(TestedLevel(bound.alpha, bound.threshold, mu), directions),),
+        num_samples=int(without.size),
+        unit="models",
+        sections=loss_sections(
+            without, with_canary, noise_free_shift=noise_free_shift, claimed_mu=mu
+        ),
+        **fields,
+    )
+
+
+def loss_sections(
+    without: NDArray[np.float64],
+    with_canary: NDArray[np.float64],
+    *,
+    noise_free_shift: float | None = None,
+    claimed_mu: float | None = None,
+) -> tuple[Section, ...]:
+    """Returns the moments of the canary's losses, their d-prime, and d-prime without noise.
+
+    The noise-free d-prime is the noise-free shift over the pooled standard deviation. Unlike
+    d-prime it has no sampling error in the means: it tells bad luck from a protocol that sees less
+    than the claim allows.
+
+    Args:
+      without: losses of models trained without the canary, shape (n,), in nats.
+      with_canary: losses of models trained with it, shape (m,), in nats.
+      noise_free_shift: by how much the canary lowers its own loss in models trained without noise,
+        in nats; None if unknown.
+      claimed_mu: Gaussian DP parameter of the claim; None if it has none.
+    """
+    moments = {
+        "without_canary": ObservationSummary.of(without),
+        "with_canary": ObservationSummary.of(with_canary),
+    }
+    separation = Separation.of(without, with_canary)
+    spread = separation.standard_deviation
+    noise_free = math.nan
+    if noise_free_shift is not None and spread > 0.0:
+        noise_free = noise_free_shift / spread
+    sentences = [
+        f"d-prime = {number(separation.d_prime)} (standard error"
+        f" {number(separation.standard_error)}), an estimate."
+    ]
+    if noise_free_shift is not None:
+        sentences.append(
+            "With the means replaced by those of training without noise, which have no sampling"
+            f" error, it is {number(noise_free)}."
+        )
+    if claimed_mu is not None:
+        sentences.append(f"A Gaussian pair at the claim has {claimed_mu:g}.")
+    count = without.size
+    return (
+        Section(
+            title="Canary losses",
+            content={
+                "d_prime": separation.d_prime,
+                "d_prime_standard_error": separation.standard_error,
+                "noise_free_d_prime": noise_free,
+                "noise_free_shift": noise_free_shift,
+                "losses": moments,
+            },
+            paragraphs=(" ".join(sentences),),
+            table=Table(
+                ("trained", "models", "mean / nat", "standard deviation / nat", "range / nat"),
+                [_loss_row(name.replace("_", " the "), entry) for name, entry in moments.items()],
+            ),
+            summary=(
+                (
+                    "separation",
+                    f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
+                    f" over {count} models per dataset",
+                ),
+            ),
+        ),
+    )
+
+
+def _loss_row(trained: str, losses: ObservationSummary) -> tuple[str, ...]:
+    return (
+        trained,
+        str(losses.count),
+        f"{losses.mean:.5g}",
+        f"{losses.standard_deviation:.4g}",
+        f"{losses.minimum:.5g} to {losses.maximum:.5g}",
+    )

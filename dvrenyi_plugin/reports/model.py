@@ -1,0 +1,346 @@
+"""What an audit found, with everything that decided it: as data, JSON, Markdown, HTML, and in short.
+
+The same model serves every audit. What only one kind of audit knows (losses of a canary, the
+certificate of a sampler) comes as sections.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dvrenyi_plugin.reports import plain_json
+from dvrenyi_plugin.reports.pictures import NO_PICTURES, Gallery
+from dvrenyi_plugin.reports.render import Format, render
+from dvrenyi_plugin.reports.sequential_outcome import SequentialOutcome
+from dvrenyi_plugin.reports.text import Table, aligned, number, setting_rows
+from dvrenyi_plugin.reports.versions import library_versions
+from dvrenyi_plugin.testers.bound_result import BoundResult
+
+# For each kind of observation: its number's name in JSON, and how it is made.
+_UNITS = {"models": ("num_models", "training"), "releases": ("num_samples", "drawing")}
+
+
+@dataclasses.dataclass(frozen=True)
+class TestedLevel:
+    """The level under test.
+
+    Attributes:
+      alpha: Rényi order at which it is tested; None for testers of another divergence.
+      epsilon: most that the claim allows, on the scale of the bound.
+      mu: Gaussian DP parameter that the claim was given as; None if it was not.
+    """
+
+    # Not a test, whatever its name begins with.
+    __test__ = False
+
+    alpha: float | None
+    epsilon: float
+    mu: float | None = None
+
+    def describe(self) -> str:
+        """Returns the level in a few words."""
+        order = "" if self.alpha is None else f" at order alpha {self.alpha:g}"
+        source = "" if self.mu is None else f" (mu {self.mu:g} Gaussian DP)"
+        return f"epsilon {self.epsilon:.4g}{order}{source}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectionReport:
+    """One ordering of the two datasets, tested at its share of the failure probability.
+
+    Attributes:
+      direction: which dataset's law is the numerator.
+      bound: what the tester returned.
+    """
+
+    direction: str
+    bound: BoundResult
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimReport:
+    """One claim, tested in both directions.
+
+    Attributes:
+      claim: what is promised.
+      directions: what the tester returned.
+      claim_source: the result that the promise comes from; empty if it needs none.
+      exact_divergences: the divergence of the program as run in each of the directions, None if it
+        is unknown.
+    """
+
+    claim: TestedLevel
+    directions: tuple[DirectionReport, ...]
+    claim_source: str = ""
+    exact_divergences: tuple[float, ...] | None = None
+
+    @property
+    def lower_bound(self) -> float:
+        """Certified lower bound on the larger of the directions' divergences."""
+        return max(entry.bound.lower_bound for entry in self.directions)
+
+    @property
+    def fraction(self) -> float:
+        """The part of the claim that is certified."""
+        return self.lower_bound / self.claim.epsilon if self.claim.epsilon > 0.0 else math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """What one kind of audit adds to the report.
+
+    Attributes:
+      title: its heading; a section without one is seen in the JSON document and the summary alone.
+      content: entries of the JSON document, beside those of every report.
+      paragraphs: before the table; names between backticks are shown as code.
+      table: shown if given.
+      summary: names and values of lines for the terminal.
+    """
+
+    title: str = ""
+    content: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    paragraphs: tuple[str, ...] = ()
+    table: Table | None = None
+    summary: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditReport:
+    """An audit's result.
+
+    `point_estimate` and `lower_bound` are different kinds of number. The first is what a critic
+    read off finite samples and may lie on either side of the true divergence. All lower bounds
+    together hold with probability at least 1 - `failure_probability`.
+
+    Attributes:
+      title: heading of the report.
+      claims: what was tested, one entry per order.
+      failure_probability: total spent, over all claims and directions.
+      num_samples: observations per dataset.
+      unit: what an observation is, "models" or "releases".
+      seed: root of every random stream.
+      seconds: wall times by name: "training" of all models, "wall" of making the observations and
+        testing them; preparation and writing the report are not in it.
+      sections: what this kind of audit adds.
+      settings: everything else that decided the result, names to plain values.
+      notes: what the reader should know about the audit's strength, in sentences.
+      sequential: when and why the audit stopped; None when its size was fixed beforehand.
+      versions: of the package, Python and the libraries used.
+    """
+
+    title: str
+    claims: tuple[ClaimReport, ...]
+    failure_probability: float
+    num_samples: int
+    unit: str
+    seed: int
+    seconds: Mapping[str, float]
+    sections: tuple[Section, ...] = ()
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
+    sequential: SequentialOutcome | None = None
+    versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: library_versions())
+
+    def __post_init__(self) -> None:
+        # Not twice, when a report is made of another one.
+        new = [note for note in self._too_few_notes() if note not in self.notes]
+        object.__setattr__(self, "notes", (*self.notes, *new))
+
+    @property
+    def deciding(self) -> ClaimReport:
+        """The claim of which the largest part is certified."""
+        return max(self.claims, key=lambda entry: entry.fraction)
+
+    @property
+    def directions(self) -> tuple[DirectionReport, ...]:
+        """Every bound, of all claims and directions."""
+        return tuple(entry for claim in self.claims for entry in claim.directions)
+
+    @property
+    def claim(self) -> TestedLevel:
+        """The level of the deciding claim."""
+        return self.deciding.claim
+
+    @property
+    def refuted(self) -> bool:
+        """True when some lower bound exceeds its claim."""
+        return any(entry.bound.refuted for entry in self.directions)
+
+    @property
+    def lower_bound(self) -> float:
+        """Certified lower bound on the larger direction's divergence, of the deciding claim."""
+        return self.deciding.lower_bound
+
+    @property
+    def point_estimate(self) -> float:
+        """Larger of the deciding claim's point estimates; NaN when the tester makes none."""
+        estimates = [entry.bound.point_estimate for entry in self.deciding.directions]
+        return max((e for e in estimates if not math.isnan(e)), default=math.nan)
+
+    @property
+    def exact_divergence(self) -> float | None:
+        """Larger of the deciding claim's exact divergences; None if they are unknown."""
+        exact = self.deciding.exact_divergences
+        return None if exact is None else max(exact)
+
+    def verdict(self) -> str:
+        """Returns the outcome in words; an audit never confirms a claim."""
+        if self.refuted:
+            return "REFUTED: the certified lower bound exceeds the claimed epsilon"
+        return "not refuted: no violation was certified, which is not a proof of the claim"
+
+    def document(self) -> dict[str, Any]:
+        """Returns everything that is reported, by the names that it has in JSON."""
+        exact = {} if self.exact_divergence is None else {"exact_divergence": self.exact_divergence}
+        by_order = len(self.claims) > 1 or bool(exact)
+        content = {
+            "claim": self.claim,
+            "point_estimate": self.point_estimate,
+            "lower_bound": self.lower_bound,
+            **exact,
+            "failure_probability": self.failure_probability,
+            "refuted": self.refuted,
+            _UNITS[self.unit][0]: self.num_samples,
+            "sequential": None if self.sequential is None else self.sequential.to_dict(),
+            "seed": self.seed,
+            "directions": [
+                {**plain_json.plain_fields(entry.bound), "direction": entry.direction}
+                for entry in self.directions
+            ],
+            **({"orders": [_order_content(claim) for claim in self.claims]} if by_order else {}),
+        }
+        for section in self.sections:
+            content |= section.content
+        return content | {
+            "notes": self.notes,
+            "settings": self.settings,
+            "versions": self.versions,
+            **{f"{name}_seconds": value for name, value in self.seconds.items()},
+        }
+
+    def to_json(self) -> str:
+        """Returns the report as strict JSON: NaN and infinity become null."""
+        return plain_json.to_json(self.document())
+
+    def to_markdown(self, gallery: Gallery = NO_PICTURES) -> str:
+        """Returns the report as Markdown, with links to the pictures beside it."""
+        return self._render("markdown", gallery)
+
+    def to_html(self, gallery: Gallery = NO_PICTURES) -> str:
+        """Returns the report as one HTML page, which holds its pictures and loads nothing."""
+        return self._render("html", gallery)
+
+    def summary(self) -> str:
+        """Returns a few lines for the terminal."""
+        source = self.deciding.claim_source
+        exact = self.exact_divergence
+        confidence = f"failure probability {self.failure_probability:g}"
+        lines = [
+            ("claim", self.claim.describe() + (f" ({source})" if source else "")),
+            *(
+                ()
+                if exact is None
+                else (("exact divergence", f"{number(exact)} (of the program as run)"),)
+            ),
+            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
+            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
+            ("verdict", self.verdict()),
+            *(line for section in self.sections for line in section.summary),
+            *(() if self.sequential is None else (("stopped", self.sequential.summary()),)),
+            *(("note", note) for note in self.notes),
+        ]
+        return aligned(lines)
+
+    def _render(self, target: Format, gallery: Gallery) -> str:
+        return render(
+            "audit.jinja",
+            target,
+            report=self,
+            gallery=gallery,
+            overview=self._overview(),
+            sections=[
+                self._bounds_section(),
+                *(section for section in self.sections if section.title),
+                *self._closing_sections(),
+            ],
+        )
+
+    def _overview(self) -> Table:
+        exact = self.exact_divergence
+        confidence = f"failure probability {self.failure_probability:g}"
+        rows = [
+            ("claim", self.claim.describe()),
+            *(() if exact is None else (("exact divergence, as run", number(exact)),)),
+            ("point estimate (no confidence statement)", number(self.point_estimate)),
+            (f"certified lower bound ({confidence})", number(self.lower_bound)),
+            (f"{self.unit} per dataset", self.num_samples),
+        ]
+        return Table(("quantity", "value"), rows)
+
+    def _bounds_section(self) -> Section:
+        is_exact = self.exact_divergence is not None
+        header = (
+            "numerator over denominator",
+            *("alpha", "claim", *(("exact",) if is_exact else ())),
+            *("lower bound", "failure probability", "point estimate", "method"),
+        )
+        rows = []
+        for claim in self.claims:
+            alpha = "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}"
+            exact = [(number(value),) for value in claim.exact_divergences or ()]
+            for index, entry in enumerate(claim.directions):
+                rows.append(
+                    (
+                        entry.direction,
+                        *(alpha, number(claim.claim.epsilon), *(exact[index] if is_exact else ())),
+                        number(entry.bound.lower_bound),
+                        f"{entry.bound.failure_probability:g}",
+                        number(entry.bound.point_estimate),
+                        entry.bound.method,
+                    )
+                )
+        divided = "The failure probability is divided over all claims and directions."
+        return Section("Claims and directions", paragraphs=(divided,), table=Table(header, rows))
+
+    def _closing_sections(self) -> tuple[Section, Section]:
+        work = _UNITS[self.unit][1]
+        times = {name: f"{name} / s" for name in self.seconds} | {"wall": f"{work} and testing / s"}
+        seconds = [(times[name], f"{value:.1f}") for name, value in self.seconds.items()]
+        return (
+            Section(
+                "What decided the result",
+                table=Table(
+                    ("setting", "value"), [("seed", self.seed), *setting_rows(self.settings)]
+                ),
+            ),
+            Section(
+                "Versions and time",
+                table=Table(("what", "value"), [*self.versions.items(), *seconds]),
+            ),
+        )
+
+    def _too_few_notes(self) -> tuple[str, ...]:
+        """Returns a sentence if no bound could have refuted its claim, whatever the mechanism."""
+        fewest = min((entry.bound.fewest_samples or 0.0 for entry in self.directions), default=0.0)
+        if fewest <= self.num_samples:
+            return ()
+        needed = "not even 10^9 do" if math.isinf(fewest) else f"it takes at least {fewest:,.0f}"
+        share = self.directions[0].bound.failure_probability
+        return (
+            f"{self.num_samples} {self.unit} per dataset are too few: whatever the mechanism does,"
+            " they cannot refute this claim. At the failure probability"
+            f" {share:g} of each bound {needed}.",
+        )
+
+
+def _order_content(claim: ClaimReport) -> dict[str, Any]:
+    return {
+        "alpha": claim.claim.alpha,
+        "claimed_epsilon": claim.claim.epsilon,
+        "claim_source": claim.claim_source,
+        "exact_divergences": claim.exact_divergences,
+    }
