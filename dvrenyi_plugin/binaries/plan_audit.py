@@ -1,8 +1,9 @@
 """Says how many models an audit needs, before any is trained.
 
-Prints, for a claim of mu-Gaussian DP and each Renyi order: how many models a world refute the claim if the true mu is larger
-(--true_mu, or --noise_scale), and how many certify a fraction of the claim if it is exactly true. With --output_dir, also
-writes plan.json and plan.md. Say with --sequential whether the audit will train in batches. Exit status: 0; 1 after an error.
+Prints, for a claim of mu-Gaussian DP and each Renyi order: how many models per dataset refute the
+claim if the true mu is larger (--true_mu, or --noise_scale), and how many certify a fraction of the
+claim if it is exactly true. With --output_dir, also writes plan.json, plan.md and plan.html. Say
+with --sequential whether the audit will train in batches. Exit status: 0; 1 after an error.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def define_flags() -> flags.FlagValues:
         "plan an audit in batches that stops once it refutes, as with its --sequential",
     )
     program.whole("batch_models", 20, "with --sequential: models a world between two looks")
-    program.text("output_dir", None, "folder for plan.json and plan.md")
+    program.text("output_dir", None, "folder for plan.json, plan.md and plan.html")
     program.switch("overwrite", False, OVERWRITE_MEANING)
     return program.values
 

@@ -1,4 +1,4 @@
-"""What an audit found, with everything that decided it: as data, JSON, Markdown, HTML, and in short.
+"""What an audit found, with everything that decided it: as data, JSON, Markdown and HTML.
 
 The same model serves every audit. What only one kind of audit knows (losses of a canary, the
 certificate of a sampler) comes as sections.
@@ -7,6 +7,7 @@ certificate of a sampler) comes as sections.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -282,29 +283,33 @@ class AuditReport:
         return Table(("quantity", "value"), rows)
 
     def _bounds_section(self) -> Section:
-        is_exact = self.exact_divergence is not None
         header = (
-            "numerator over denominator",
-            *("alpha", "claim", *(("exact",) if is_exact else ())),
-            *("lower bound", "failure probability", "point estimate", "method"),
+            *("numerator over denominator", "alpha", "claim", "exact", "lower bound"),
+            *("failure probability", "point estimate", "method"),
         )
-        rows = []
-        for claim in self.claims:
-            alpha = "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}"
-            exact = [(number(value),) for value in claim.exact_divergences or ()]
-            for index, entry in enumerate(claim.directions):
-                rows.append(
-                    (
-                        entry.direction,
-                        *(alpha, number(claim.claim.epsilon), *(exact[index] if is_exact else ())),
-                        number(entry.bound.lower_bound),
-                        f"{entry.bound.failure_probability:g}",
-                        number(entry.bound.point_estimate),
-                        entry.bound.method,
-                    )
-                )
+        rows = [
+            (
+                entry.direction,
+                "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}",
+                number(claim.claim.epsilon),
+                number(exact),
+                number(entry.bound.lower_bound),
+                f"{entry.bound.failure_probability:g}",
+                number(entry.bound.point_estimate),
+                entry.bound.method,
+            )
+            for claim in self.claims
+            for entry, exact in zip(
+                claim.directions,
+                claim.exact_divergences or itertools.repeat(math.nan),
+                strict=False,
+            )
+        ]
+        table = Table(header, rows)
+        if all(claim.exact_divergences is None for claim in self.claims):
+            table = table.without("exact")
         divided = "The failure probability is divided over all claims and directions."
-        return Section("Claims and directions", paragraphs=(divided,), table=Table(header, rows))
+        return Section("Claims and directions", paragraphs=(divided,), table=table)
 
     def _closing_sections(self) -> tuple[Section, Section]:
         work = _UNITS[self.unit][1]

@@ -31,6 +31,7 @@ def test_a_plan_is_printed_and_written(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed == (folder / "plan.md").read_text()
     assert "if the true mu is 2" in printed
+    assert "if the true mu is 2</h2>" in (folder / "plan.html").read_text()
     values = json.loads((folder / "plan.json").read_text())
     assert values["config"]["true_mu"] == 2.0
     assert [entry["alpha"] for entry in values["refute"]] == [1.25, 2.0]

@@ -28,7 +28,8 @@ def write_report_files(result: DpSgdAuditResult, directory: str) -> None:
             observations.without[:, 0],
             observations.with_canary[:, 0],
             _critic_of_losses(observations),
-            critic_name="critic fitted to these losses: log density ratio, with over without the canary",
+            critic_name="critic fitted to these losses: log density ratio, with over without the"
+            " canary",
         ),
     )
     write_report(

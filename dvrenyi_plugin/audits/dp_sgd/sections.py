@@ -1,4 +1,4 @@
-"""What an audit of DP-SGD adds to its report: the losses of the canary, and how far apart they lie."""
+"""What an audit of DP-SGD adds to its report: the losses of the canary, and their distance."""
 
 from __future__ import annotations
 
