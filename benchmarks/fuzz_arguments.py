@@ -6,14 +6,34 @@ import contextlib
 import dataclasses
 import inspect
 import math
+import re
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from dvrenyi_plugin._internal import limits
+
 _LONGEST_TEXT = 400
 # Objects are built of objects up to this depth only.
 _LARGEST_DEPTH = 4
+
+
+# Names of annotated types, and the types: a value is drawn for the type.
+_LIMITED = {
+    name: getattr(kind.__origin__, "__name__", "")
+    if isinstance(kind.__origin__, type)
+    else str(kind.__origin__)
+    for name, kind in vars(limits).items()
+    if typing.get_origin(kind) is typing.Annotated
+}
+
+
+def without_limits(annotation: str) -> str:
+    """Returns an annotation without the limits of `dvrenyi_plugin._internal.limits`."""
+    annotation = re.sub(r"Annotated\[((?:[^\[\],]|\[[^\]]*\])+), [^|]*\]", r"\1", annotation)
+    return re.sub(r"\w+", lambda word: _LIMITED.get(word[0], word[0]), annotation)
 
 
 class NoExampleError(LookupError):
@@ -78,7 +98,8 @@ class Drawer:
             has_default = parameter.default is not parameter.empty
             # Drawn even where it is not used: a parameter without an example must be noticed at every call.
             value = self._argument(owner, parameter)
-            if has_default and self.rng.random() < 0.5:
+            # A size that is left out is the default, which may ask for minutes of training.
+            if has_default and parameter.name not in self._sizes and self.rng.random() < 0.5:
                 continue
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 positional.append(value)
@@ -112,7 +133,7 @@ class Drawer:
             self._extreme_rate = rate
 
     def _argument(self, owner: str, parameter: inspect.Parameter) -> Any:
-        annotation = str(parameter.annotation)
+        annotation = without_limits(str(parameter.annotation))
         has_default = parameter.default is not parameter.empty
         try:
             value = self.plausible(owner, parameter.name, annotation)

@@ -157,6 +157,7 @@ NUMBERS: Examples = {
     "axis": one_of(0, 1),
     "value": one_of(0, 1),
     "verbose": one_of(0),
+    "epochs": one_of(1, 3),
     "training_epochs": one_of(1, 3),
     "batch_size": one_of(8, 400),
     "warm_up": one_of(2, 10),

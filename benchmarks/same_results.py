@@ -5,7 +5,7 @@
 
 Audits of DP-SGD with each installed engine, fixed and sequential, of samplers, a small comparison and a plan run through
 the commands, and every number of their JSON documents is compared but for times, versions and fingerprints. Run both on
-one machine: the last bits of sums of floats depend on the processor.
+one machine with one number of threads: the last bits of sums of floats depend on them.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ anything that can be called the right way.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Int, Positive
 from dvrenyi_plugin._internal.validation import (
     check_int,
-    check_real,
 )
 from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
@@ -70,7 +70,7 @@ class PropertyTester(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(CheckedSettings):
     """How a tester trains its critic. Field names are DP-Auditorium's.
 
     Attributes:
@@ -81,21 +81,11 @@ class TrainingConfig:
       verbose: 0 for silence.
     """
 
-    training_epochs: int = 200
-    batch_size: int = 400
-    optimizer_learning_rate: float = 1e-3
-    model_output_coordinate_bound: float | None = None
-    verbose: int = 0
-
-    def __post_init__(self) -> None:
-        check_int("training_epochs", self.training_epochs, at_least=1)
-        check_int("batch_size", self.batch_size, at_least=1)
-        check_real("optimizer_learning_rate", self.optimizer_learning_rate, above=0.0)
-        if self.model_output_coordinate_bound is not None:
-            check_real(
-                "model_output_coordinate_bound", self.model_output_coordinate_bound, above=0.0
-            )
-        check_int("verbose", self.verbose, at_least=0)
+    training_epochs: Count = 200
+    batch_size: Count = 400
+    optimizer_learning_rate: Positive = 1e-3
+    model_output_coordinate_bound: Positive | None = None
+    verbose: Annotated[int, Int(at_least=0)] = 0
 
 
 def read_training_config(config: Any) -> TrainingConfig:

@@ -48,7 +48,7 @@ def check_positive(name: str, value: Any) -> float:
     return check_real(name, value, at_least=SMALLEST, at_most=LARGEST)
 
 
-def check_max_jump(value: Any) -> float:
+def check_max_jump(name: str, value: Any) -> float:
     """Returns the largest jump of a potential between neighbouring cells: above 0, inf for no limit.
 
     Raises:
@@ -56,7 +56,7 @@ def check_max_jump(value: Any) -> float:
     """
     if isinstance(value, float) and value == math.inf:
         return math.inf
-    return check_real("max_jump", value, above=0.0)
+    return check_real(name, value, above=0.0)
 
 
 def check_moderate(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:

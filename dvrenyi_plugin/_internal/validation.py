@@ -97,6 +97,13 @@ def check_bool(name: str, value: Any) -> bool:
     return value
 
 
+def check_callable(name: str, value: Any) -> Any:
+    """Returns `value` when it can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} must be callable, got {value!r}")
+    return value
+
+
 def check_many(name: str, values: Any, of_what: str) -> tuple[Any, ...]:
     """Returns the entries, possibly none, of a list, tuple or array; each is the caller's to check.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
-from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_failure_probability,
-    check_int,
-    check_many,
-    check_orders,
-    check_real,
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    FailureProbability,
+    Fraction,
+    Int,
+    Orders,
+    Real,
+    Switch,
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
@@ -24,7 +26,7 @@ from dvrenyi_plugin.reports.text import Table
 
 
 @dataclasses.dataclass(frozen=True)
-class AuditPlanConfig:
+class AuditPlanConfig(CheckedSettings):
     """What is claimed, what is assumed to be true, and what the audit should achieve.
 
     Attributes:
@@ -41,40 +43,22 @@ class AuditPlanConfig:
       batch_models: models per dataset between two looks of a sequential audit, >= 2.
     """
 
-    mu: float
-    true_mu: float
-    alphas: tuple[float, ...] = (1.25, 2.0, 4.0)
-    failure_probability: float = 0.05
-    num_statements: int = 2
-    fraction: float = 0.5
-    powers: tuple[float, ...] = (0.5, 0.9)
-    num_models: tuple[int, ...] = (100, 250, 500, 1000)
-    sequential: bool = False
-    batch_models: int = 20
+    mu: Annotated[float, Real(above=0.0, at_most=1e60)]
+    true_mu: Annotated[float, Real(above=0.0, at_most=1e60)]
+    alphas: Orders = (1.25, 2.0, 4.0)
+    failure_probability: FailureProbability = 0.05
+    num_statements: Count = 2
+    fraction: Fraction = 0.5
+    powers: tuple[Fraction, ...] = (0.5, 0.9)
+    num_models: tuple[Count, ...] = (100, 250, 500, 1000)
+    sequential: Switch = False
+    batch_models: Annotated[int, Int(at_least=2)] = 20
 
     def __post_init__(self) -> None:
-        check_real("mu", self.mu, above=0.0, at_most=1e60)
-        check_real("true_mu", self.true_mu, above=0.0, at_most=1e60)
-        check_failure_probability(self.failure_probability)
-        check_int("num_statements", self.num_statements, at_least=1)
-        check_real("fraction", self.fraction, above=0.0, below=1.0)
-        alphas = check_orders(self.alphas, "alphas")
-        powers = tuple(
-            check_real("powers", power, above=0.0, below=1.0)
-            for power in check_many("powers", self.powers, "numbers > 0 and < 1")
-        )
-        num_models = tuple(
-            check_int("num_models", count, at_least=1)
-            for count in check_many("num_models", self.num_models, "integers >= 1")
-        )
-        for name, values in (("alphas", alphas), ("powers", powers)):
-            if not values:
+        super().__post_init__()
+        for name in ("alphas", "powers"):
+            if not getattr(self, name):
                 raise ValueError(f"{name} must hold at least one number, got none")
-        object.__setattr__(self, "alphas", alphas)
-        object.__setattr__(self, "powers", powers)
-        object.__setattr__(self, "num_models", num_models)
-        check_bool("sequential", self.sequential)
-        check_int("batch_models", self.batch_models, at_least=2)
 
     @property
     def warm_up(self) -> int | None:

@@ -8,13 +8,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    FailureProbability,
+    Function,
+    Switch,
+)
 from dvrenyi_plugin._internal.user_code import call_user_code
-from dvrenyi_plugin._internal.validation import check_bool, check_failure_probability, check_int
 from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
 from dvrenyi_plugin.audits.sample_checks import (
     FreshSamples,
@@ -34,7 +39,7 @@ _OWN_MECHANISMS = "dvrenyi_plugin.mechanisms."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrivacyTestRunnerConfig:
+class PrivacyTestRunnerConfig(CheckedSettings):
     """How much is looked at, and how sure the statement is to be.
 
     Attributes:
@@ -50,20 +55,15 @@ class PrivacyTestRunnerConfig:
         there. None keeps nothing.
     """
 
-    max_num_trials: int
-    num_samples: int
-    failure_probability: float = 0.05
-    stop_on_refutation: bool = True
-    post_processing: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    max_num_trials: Count
+    num_samples: Count
+    failure_probability: FailureProbability = 0.05
+    stop_on_refutation: Switch = True
+    post_processing: Function | None = None
     state_path: str | None = None
 
     def __post_init__(self) -> None:
-        check_int("max_num_trials", self.max_num_trials, at_least=1)
-        check_int("num_samples", self.num_samples, at_least=1)
-        check_failure_probability(self.failure_probability)
-        check_bool("stop_on_refutation", self.stop_on_refutation)
-        if self.post_processing is not None and not callable(self.post_processing):
-            raise ValueError(f"post_processing must be callable, got {self.post_processing!r}")
+        super().__post_init__()
         path = self.state_path
         if path is not None and not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
             raise ValueError(f"state_path must be a file's path or None, got {path!r}")

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, FailureProbability, Int
 from dvrenyi_plugin._internal.validation import (
     check_delta,
     check_epsilon,
-    check_failure_probability,
     check_int,
     check_numbers,
     check_order,
@@ -108,7 +109,7 @@ def hockey_stick_from_rates(
 
 
 @dataclasses.dataclass(frozen=True)
-class EventBounds:
+class EventBounds(CheckedSettings):
     """Counts of one event under two laws, and bounds on its two probabilities that hold jointly.
 
     Everything the methods return is read off one confidence rectangle: however many are read, and at however many
@@ -124,22 +125,21 @@ class EventBounds:
       false_positive_rate_upper: upper bound on its probability under law 2.
     """
 
-    true_positives: int
-    num_samples1: int
-    false_positives: int
-    num_samples2: int
-    failure_probability: float
+    true_positives: Annotated[int, Int(at_least=0)]
+    num_samples1: Count
+    false_positives: Annotated[int, Int(at_least=0)]
+    num_samples2: Count
+    failure_probability: FailureProbability
     true_positive_rate_lower: float = dataclasses.field(init=False)
     false_positive_rate_upper: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        num_samples1 = check_int("num_samples1", self.num_samples1, at_least=1)
-        num_samples2 = check_int("num_samples2", self.num_samples2, at_least=1)
-        check_int("true_positives", self.true_positives, at_least=0, at_most=num_samples1)
-        check_int("false_positives", self.false_positives, at_least=0, at_most=num_samples2)
-        half = check_failure_probability(self.failure_probability) / 2.0
-        lower = clopper_pearson_lower_bound(self.true_positives, num_samples1, half)
-        upper = clopper_pearson_upper_bound(self.false_positives, num_samples2, half)
+        super().__post_init__()
+        check_int("true_positives", self.true_positives, at_most=self.num_samples1)
+        check_int("false_positives", self.false_positives, at_most=self.num_samples2)
+        half = self.failure_probability / 2.0
+        lower = clopper_pearson_lower_bound(self.true_positives, self.num_samples1, half)
+        upper = clopper_pearson_upper_bound(self.false_positives, self.num_samples2, half)
         object.__setattr__(self, "true_positive_rate_lower", lower)
         object.__setattr__(self, "false_positive_rate_upper", upper)
 

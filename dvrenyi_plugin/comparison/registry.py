@@ -23,7 +23,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_order, check_real
+from dvrenyi_plugin._internal.limits import CheckedSettings, NotNegative
+from dvrenyi_plugin._internal.validation import check_choice, check_int, check_order
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     Mechanism,
@@ -45,7 +46,7 @@ class NotApplicableError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AuditSubject:
+class AuditSubject(CheckedSettings):
     """A mechanism on one pair of neighbours, and what it claims.
 
     Attributes:
@@ -62,14 +63,12 @@ class AuditSubject:
     datasets: NeighboringDatasets[Any]
     renyi: RenyiDp
     approximate: ApproximateDp | None = None
-    true_divergence: float | None = None
-    true_delta: float | None = None
+    true_divergence: NotNegative | None = None
+    true_delta: NotNegative | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_order(self.renyi.alpha)
-        for name in ("true_divergence", "true_delta"):
-            if getattr(self, name) is not None:
-                check_real(name, getattr(self, name), at_least=0.0)
 
     def truth(self, scale: str) -> float | None:
         """Returns the true value on a tester's scale, `RENYI` or `DELTA`."""

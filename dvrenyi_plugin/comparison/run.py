@@ -8,18 +8,22 @@ import functools
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from dvrenyi_plugin import __version__
 from dvrenyi_plugin._internal.files import refuse_link
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    FailureProbability,
+    Real,
+    Seed,
+    Switch,
+)
 from dvrenyi_plugin._internal.validation import (
-    check_bool,
     check_choice,
-    check_failure_probability,
     check_int,
     check_many,
-    check_real,
-    check_seed,
 )
 from dvrenyi_plugin.comparison.cells import (
     BROKEN,
@@ -66,7 +70,7 @@ _LONGEST_S = 2e6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ComparisonConfig:
+class ComparisonConfig(CheckedSettings):
     """What is compared, and how often.
 
     Attributes:
@@ -91,17 +95,18 @@ class ComparisonConfig:
     testers: tuple[str, ...] = ()
     variants: tuple[str, ...] = VARIANTS
     sample_sizes: tuple[int, ...] = (250, 1000, 4000)
-    repeats: int = 20
-    slow_repeats: int = 4
-    failure_probability: float = 0.05
-    seed: int = 0
-    num_workers: int = 2
-    timeout_s: float = 300.0
-    time_limit_s: float | None = None
-    retry_failed: bool = False
+    repeats: Count = 20
+    slow_repeats: Count = 4
+    failure_probability: FailureProbability = 0.05
+    seed: Seed = 0
+    num_workers: Count = 2
+    timeout_s: Annotated[float, Real(above=0.0, at_most=_LONGEST_S)] = 300.0
+    time_limit_s: Annotated[float, Real(at_least=0.0, at_most=_LONGEST_S)] | None = None
+    retry_failed: Switch = False
     modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.output_dir, str):
             raise ValueError(f"output_dir must be a folder to write to, got {self.output_dir!r}")
         if not self.output_dir:
@@ -127,15 +132,6 @@ class ComparisonConfig:
             check_choice("variants", variant, VARIANTS)
         if not self.variants or not self.sample_sizes:
             raise ValueError("variants and sample_sizes must each hold at least one")
-        check_int("repeats", self.repeats, at_least=1)
-        check_int("slow_repeats", self.slow_repeats, at_least=1)
-        check_failure_probability(self.failure_probability)
-        check_seed(self.seed)
-        check_int("num_workers", self.num_workers, at_least=1)
-        check_real("timeout_s", self.timeout_s, above=0.0, at_most=_LONGEST_S)
-        if self.time_limit_s is not None:
-            check_real("time_limit_s", self.time_limit_s, at_least=0.0, at_most=_LONGEST_S)
-        check_bool("retry_failed", self.retry_failed)
 
     @property
     def all_modules(self) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, NotNegative, Positive, Seed
 from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.torch_threads import single_thread
-from dvrenyi_plugin._internal.validation import check_int, check_real, check_seed
 from dvrenyi_plugin.critics.networks import SkipMlp, Standardiser
 from dvrenyi_plugin.critics.simple_families import Array, LogRatio, PolynomialLogRatio, label_points
 
@@ -23,7 +23,7 @@ _PATIENCE = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkLogRatio:
+class NetworkLogRatio(CheckedSettings):
     """Cross-entropy fit of a ReLU network with a linear skip, stopped early, calibrated on held-out samples.
 
     Attributes:
@@ -35,21 +35,12 @@ class NetworkLogRatio:
       seed: of the split, the initial weights and the batches, >= 0. torch's global state is not touched.
     """
 
-    hidden_sizes: tuple[int, ...] = (32, 32)
-    max_epochs: int = 60
-    batch_size: int = 256
-    learning_rate: float = 1e-2
-    weight_decay: float = 1e-3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for size in self.hidden_sizes:
-            check_int("hidden_sizes", size, at_least=1)
-        check_int("max_epochs", self.max_epochs, at_least=1)
-        check_int("batch_size", self.batch_size, at_least=1)
-        check_real("learning_rate", self.learning_rate, above=0.0)
-        check_real("weight_decay", self.weight_decay, at_least=0.0)
-        check_seed(self.seed)
+    hidden_sizes: tuple[Count, ...] = (32, 32)
+    max_epochs: Count = 60
+    batch_size: Count = 256
+    learning_rate: Positive = 1e-2
+    weight_decay: NotNegative = 1e-3
+    seed: Seed = 0
 
     def fit(self, samples_q: Array, samples_p: Array) -> tuple[LogRatio, str]:
         """Returns the estimate of log dQ/dP, (n, d) -> (n,), and a short name.

@@ -15,24 +15,31 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    Fraction,
+    NotNegative,
+    OneOf,
+    Order,
+    Positive,
+    Real,
+    Seed,
+    Switch,
+    Widths,
+)
 from dvrenyi_plugin._internal.row_by_row import RowByRow
 from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.torch_threads import single_thread
 from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_choice,
-    check_int,
-    check_order,
-    check_real,
     check_sample_pair,
-    check_seed,
-    check_widths,
 )
 from dvrenyi_plugin.critics.minibatches import TrainingData, minibatches, split_samples
 from dvrenyi_plugin.critics.networks import (
@@ -62,7 +69,7 @@ _Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
-class DvRenyiEstimatorConfig:
+class DvRenyiEstimatorConfig(CheckedSettings):
     """How the critic is built and trained.
 
     Attributes:
@@ -89,41 +96,27 @@ class DvRenyiEstimatorConfig:
       seed: of initial weights, split and minibatches.
     """
 
-    alpha: float
-    epochs: int = 200
-    batch_size: int = 400
-    learning_rate: float = 1e-3
-    hidden_sizes: tuple[int, ...] = (100, 100)
-    weight_decay: float = 1e-2
-    classification_weight: float = 5.0
-    critic_bound: float | None = None
-    validation_fraction: float = 0.2
-    patience: int = 40
-    ema_rate: float = 0.99
-    ema_weighs: str = "past"
-    bounded: bool = True
-    seed: int = 0
+    alpha: Order
+    epochs: Count = 200
+    batch_size: Count = 400
+    learning_rate: Positive = 1e-3
+    hidden_sizes: Widths = (100, 100)
+    weight_decay: NotNegative = 1e-2
+    classification_weight: NotNegative = 5.0
+    critic_bound: Positive | None = None
+    validation_fraction: Fraction = 0.2
+    patience: Count = 40
+    ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
+    ema_weighs: Annotated[str, OneOf(EMA_CONVENTIONS)] = "past"
+    bounded: Switch = True
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_order(self.alpha)
-        check_int("epochs", self.epochs, at_least=1)
-        check_int("batch_size", self.batch_size, at_least=1)
-        check_real("learning_rate", self.learning_rate, above=0.0)
-        check_widths("hidden_sizes", self.hidden_sizes)
-        check_real("weight_decay", self.weight_decay, at_least=0.0)
-        check_real("classification_weight", self.classification_weight, at_least=0.0)
-        if self.critic_bound is not None:
-            check_real("critic_bound", self.critic_bound, above=0.0)
-        check_real("validation_fraction", self.validation_fraction, above=0.0, below=1.0)
-        check_int("patience", self.patience, at_least=1)
-        check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
-        check_choice("ema_weighs", self.ema_weighs, EMA_CONVENTIONS)
-        check_bool("bounded", self.bounded)
+        super().__post_init__()
         if self.critic_bound is not None and not self.bounded:
             raise ValueError(
                 f"critic_bound must be None when bounded is False, got {self.critic_bound}"
             )
-        check_seed(self.seed)
 
     @property
     def past_weight(self) -> float:

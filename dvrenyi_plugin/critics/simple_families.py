@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import expit
 
-from dvrenyi_plugin._internal.validation import check_int, check_real
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Int, Positive
 
 Array = NDArray[np.float64]
 LogRatio = Callable[[Array], Array]
@@ -96,7 +96,7 @@ def _label_scalars(q: Array, p: Array) -> LabelledPoints:
 
 
 @dataclasses.dataclass(frozen=True)
-class PolynomialLogRatio:
+class PolynomialLogRatio(CheckedSettings):
     """Ridge logistic regression on powers of each standardised coordinate (and, from degree 2 and up to 12
     dimensions, products of pairs). Degree 1 contains every Gaussian shift, degree 2 every Gaussian pair.
 
@@ -105,12 +105,8 @@ class PolynomialLogRatio:
       ridge: penalty on squared coefficients, in units of one sample's log-likelihood, > 0.
     """
 
-    degree: int = 1
-    ridge: float = 0.01
-
-    def __post_init__(self) -> None:
-        check_int("degree", self.degree, at_least=1)
-        check_real("ridge", self.ridge, above=0.0)
+    degree: Count = 1
+    ridge: Positive = 0.01
 
     @property
     def name(self) -> str:
@@ -131,7 +127,7 @@ class PolynomialLogRatio:
 
 
 @dataclasses.dataclass(frozen=True)
-class SplineLogRatio:
+class SplineLogRatio(CheckedSettings):
     """Ridge logistic regression on a piecewise linear function of one coordinate, knots at quantiles.
 
     Attributes:
@@ -139,12 +135,8 @@ class SplineLogRatio:
       ridge: penalty on squared coefficients, > 0.
     """
 
-    num_knots: int = 7
-    ridge: float = 0.3
-
-    def __post_init__(self) -> None:
-        check_int("num_knots", self.num_knots, at_least=1)
-        check_real("ridge", self.ridge, above=0.0)
+    num_knots: Count = 7
+    ridge: Positive = 0.3
 
     @property
     def name(self) -> str:
@@ -164,17 +156,14 @@ class SplineLogRatio:
 
 
 @dataclasses.dataclass(frozen=True)
-class MonotoneLogRatio:
+class MonotoneLogRatio(CheckedSettings):
     """Isotonic regression of the label on one coordinate, in the direction in which the means differ.
 
     Attributes:
       prior_count: samples of each law added to every block, > 0, so that no ratio is infinite.
     """
 
-    prior_count: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_real("prior_count", self.prior_count, above=0.0)
+    prior_count: Positive = 0.5
 
     @property
     def name(self) -> str:
@@ -192,7 +181,7 @@ class MonotoneLogRatio:
 
 
 @dataclasses.dataclass(frozen=True)
-class HistogramLogRatio:
+class HistogramLogRatio(CheckedSettings):
     """A step function of one coordinate on equal-mass cells, or one cell a value when there are few.
 
     Attributes:
@@ -200,12 +189,8 @@ class HistogramLogRatio:
       prior_count: samples of each law added to every cell, > 0.
     """
 
-    max_cells: int = 32
-    prior_count: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_int("max_cells", self.max_cells, at_least=2)
-        check_real("prior_count", self.prior_count, above=0.0)
+    max_cells: Annotated[int, Int(at_least=2)] = 32
+    prior_count: Positive = 0.5
 
     @property
     def name(self) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Finite, Int, OneOf
 from dvrenyi_plugin._internal.ranges import MOST_CELLS, check_interval, check_moderate
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_numbers, check_real
+from dvrenyi_plugin._internal.validation import check_int, check_numbers
 
 PERIODIC = "periodic"
 REFLECTING = "reflecting"
@@ -22,7 +23,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
+class Axis(CheckedSettings):
     """One axis of a grid: `cells` equal cells on [low, high).
 
     Attributes:
@@ -33,16 +34,14 @@ class Axis:
         flux through the ends).
     """
 
-    low: float = -math.pi
-    high: float = math.pi
-    cells: int = 192
-    boundary: str = PERIODIC
+    low: Finite = -math.pi
+    high: Finite = math.pi
+    cells: Annotated[int, Int(at_least=3, at_most=MOST_CELLS)] = 192
+    boundary: Annotated[str, OneOf((PERIODIC, REFLECTING))] = PERIODIC
 
     def __post_init__(self) -> None:
-        low, high = check_real("low", self.low), check_real("high", self.high)
-        cells = check_int("cells", self.cells, at_least=3, at_most=MOST_CELLS)
-        check_interval("low and high", low, high, cells)
-        check_choice("boundary", self.boundary, (PERIODIC, REFLECTING))
+        super().__post_init__()
+        check_interval("low and high", self.low, self.high, self.cells)
 
     @property
     def length(self) -> float:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dvrenyi_plugin._internal.limits import Allowed, CheckedSettings, Count, Int, OneOf
 from dvrenyi_plugin._internal.ranges import MOST_STEPS, check_kind, check_max_jump, check_size
-from dvrenyi_plugin._internal.validation import check_choice, check_int
 from dvrenyi_plugin.flows.grid import FloatArray, Grid
 from dvrenyi_plugin.flows.transport.generator import DEFAULT_MAX_JUMP, check_resolution
 from dvrenyi_plugin.flows.transport.lines import (
@@ -44,7 +44,7 @@ _MOST_DEFAULT_STEPS = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
-class FlowConfig:
+class FlowConfig(CheckedSettings):
     """How a flow is advanced.
 
     Attributes:
@@ -57,22 +57,15 @@ class FlowConfig:
       record_every: record the law every so many steps; None records start and end only.
     """
 
-    dynamics: str = SHK
-    num_steps: int | None = None
-    transport: str = AUTO
-    extrapolation_order: int = 4
-    max_jump: float = DEFAULT_MAX_JUMP
-    record_every: int | None = None
+    dynamics: Annotated[str, OneOf(DYNAMICS)] = SHK
+    num_steps: Annotated[int, Int(at_least=1, at_most=MOST_STEPS)] | None = None
+    transport: Annotated[str, OneOf(TRANSPORTS)] = AUTO
+    extrapolation_order: Annotated[int, Int(at_least=1, at_most=6)] = 4
+    max_jump: Annotated[float, Allowed(check_max_jump)] = DEFAULT_MAX_JUMP
+    record_every: Count | None = None
 
     def __post_init__(self) -> None:
-        check_choice("dynamics", self.dynamics, DYNAMICS)
-        if self.num_steps is not None:
-            check_int("num_steps", self.num_steps, at_least=1, at_most=MOST_STEPS)
-        check_choice("transport", self.transport, TRANSPORTS)
-        check_int("extrapolation_order", self.extrapolation_order, at_least=1, at_most=6)
-        object.__setattr__(self, "max_jump", check_max_jump(self.max_jump))
-        if self.record_every is not None:
-            check_int("record_every", self.record_every, at_least=1)
+        super().__post_init__()
 
     def steps_for(self, time: float) -> int:
         """Returns the number of steps to reach `time`: 0 at time 0."""

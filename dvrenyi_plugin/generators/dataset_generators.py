@@ -16,15 +16,22 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    OneOf,
+    Positive,
+    Real,
+    Seed,
+    Switch,
+)
 from dvrenyi_plugin._internal.user_code import own_copy
 from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_choice,
     check_int,
     check_many,
     check_real,
@@ -128,7 +135,7 @@ class ReplaceOneDatasetGenerator:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BoundedArrays:
+class BoundedArrays(CheckedSettings):
     """Datasets that a search looks through: arrays of numbers in [low, high].
 
     Attributes:
@@ -143,22 +150,18 @@ class BoundedArrays:
     """
 
     num_records: int
-    dimension: int | None = None
+    dimension: Count | None = None
     low: float = 0.0
     high: float = 1.0
-    neighbours: str = ADD_REMOVE
-    integers: bool = False
-    corner_probability: float = 0.5
+    neighbours: Annotated[str, OneOf((ADD_REMOVE, REPLACE_ONE))] = ADD_REMOVE
+    integers: Switch = False
+    corner_probability: Annotated[float, Real(at_least=0.0, at_most=1.0)] = 0.5
 
     def __post_init__(self) -> None:
-        check_choice("neighbours", self.neighbours, (ADD_REMOVE, REPLACE_ONE))
+        super().__post_init__()
         check_int("num_records", self.num_records, at_least=int(self.neighbours == REPLACE_ONE))
-        if self.dimension is not None:
-            check_int("dimension", self.dimension, at_least=1)
         check_real("high", self.high, above=check_real("low", self.low))
         check_real("high - low", float(self.high) - float(self.low), above=0.0)
-        check_real("corner_probability", self.corner_probability, at_least=0.0, at_most=1.0)
-        check_bool("integers", self.integers)
         if self.integers and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise ValueError(
                 f"low and high must be whole numbers when integers is True, got {self.low!r} and {self.high!r}"
@@ -244,7 +247,7 @@ class RandomSearchDatasetGenerator:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvolutionConfig:
+class EvolutionConfig(CheckedSettings):
     """How an evolutionary search spends its trials.
 
     Attributes:
@@ -256,20 +259,12 @@ class EvolutionConfig:
       seed: of every choice, >= 0.
     """
 
-    num_random: int = 5
-    num_parents: int = 3
-    mutation_probability: float = 0.3
-    step: float = 0.2
-    fresh_probability: float = 0.3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_int("num_random", self.num_random, at_least=1)
-        check_int("num_parents", self.num_parents, at_least=1)
-        check_real("mutation_probability", self.mutation_probability, above=0.0, at_most=1.0)
-        check_real("step", self.step, above=0.0)
-        check_real("fresh_probability", self.fresh_probability, at_least=0.0, at_most=1.0)
-        check_seed(self.seed)
+    num_random: Count = 5
+    num_parents: Count = 3
+    mutation_probability: Annotated[float, Real(above=0.0, at_most=1.0)] = 0.3
+    step: Positive = 0.2
+    fresh_probability: Annotated[float, Real(at_least=0.0, at_most=1.0)] = 0.3
+    seed: Seed = 0
 
 
 class EvolutionarySearchDatasetGenerator:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Seed, Switch
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin._internal.validation import check_bool, check_int, check_seed
+from dvrenyi_plugin._internal.validation import check_int
 from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples, read_claim
 from dvrenyi_plugin.mechanisms.finite_observations import finite_observations
 from dvrenyi_plugin.mechanisms.repeated_observations import check_independent
@@ -21,7 +22,7 @@ _MASK = 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class TrainingMechanismConfig:
+class TrainingMechanismConfig(CheckedSettings):
     """What is trained, what is seen of it, and what it claims.
 
     Attributes:
@@ -42,10 +43,11 @@ class TrainingMechanismConfig:
     train: Callable[[Any, int], Any]
     observe: Callable[[Any], Any]
     claimed_privacy: Sequence[Any]
-    discrete_outputs: bool = dataclasses.field(default=False, metadata={"decides_outputs": False})
-    seed: int = 0
+    discrete_outputs: Switch = dataclasses.field(default=False, metadata={"decides_outputs": False})
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("train", "observe"):
             if not callable(getattr(self, name)):
                 raise ValueError(f"{name} must be a function, got {getattr(self, name)!r}")
@@ -56,8 +58,6 @@ class TrainingMechanismConfig:
         for claim in claims:
             read_claim(claim)
         object.__setattr__(self, "claimed_privacy", claims)
-        check_bool("discrete_outputs", self.discrete_outputs)
-        check_seed(self.seed)
 
 
 class TrainingMechanism:

@@ -10,31 +10,26 @@ import dataclasses
 import math
 from typing import Any
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Delta, NotNegative, Order
 from dvrenyi_plugin._internal.validation import (
-    check_delta,
-    check_epsilon,
     check_order,
-    check_real,
 )
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp, renyi_pure_dp
 
 
 @dataclasses.dataclass(frozen=True)
-class PureDp:
+class PureDp(CheckedSettings):
     """Pure epsilon-DP.
 
     Attributes:
       epsilon: finite, >= 0.
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+    epsilon: NotNegative
 
 
 @dataclasses.dataclass(frozen=True)
-class RenyiDp:
+class RenyiDp(CheckedSettings):
     """(alpha, epsilon)-Rényi DP.
 
     Attributes:
@@ -42,16 +37,12 @@ class RenyiDp:
       epsilon: bound on D_alpha in both directions, finite, >= 0.
     """
 
-    alpha: float
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        check_order(self.alpha)
-        check_epsilon(self.epsilon)
+    alpha: Order
+    epsilon: NotNegative
 
 
 @dataclasses.dataclass(frozen=True)
-class ApproximateDp:
+class ApproximateDp(CheckedSettings):
     """(epsilon, delta)-DP.
 
     Attributes:
@@ -59,40 +50,30 @@ class ApproximateDp:
       delta: in [0, 1].
     """
 
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-        check_delta(self.delta)
+    epsilon: NotNegative
+    delta: Delta
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianDp:
+class GaussianDp(CheckedSettings):
     """mu-Gaussian DP (Dong, Roth and Su 2022). DP-Auditorium has no such property.
 
     Attributes:
       mu: finite, >= 0.
     """
 
-    mu: float
-
-    def __post_init__(self) -> None:
-        check_real("mu", self.mu, at_least=0.0)
+    mu: NotNegative
 
 
 @dataclasses.dataclass(frozen=True)
-class ZeroConcentratedDp:
+class ZeroConcentratedDp(CheckedSettings):
     """rho-zCDP (Bun and Steinke 2016): D_alpha <= alpha rho for every alpha > 1.
 
     Attributes:
       rho: finite, >= 0.
     """
 
-    rho: float
-
-    def __post_init__(self) -> None:
-        check_real("rho", self.rho, at_least=0.0)
+    rho: NotNegative
 
 
 @dataclasses.dataclass(frozen=True)

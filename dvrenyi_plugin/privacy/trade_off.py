@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dvrenyi_plugin._internal.validation import (
+    check_bool,
     check_delta,
     check_epsilon,
     check_int,
@@ -34,6 +35,8 @@ Array = NDArray[np.float64]
 # Slopes are kept finite: a steeper tangent than this is taken to be this steep, which any supergradient below it
 # could not be, so curves start at a level where they are less steep (see `TradeOffCurve.slope_at`).
 _STEEPEST = 1e300
+# Beyond these a curve is 1 at every level that floats resolve.
+_LARGEST_MU, _LARGEST_EPSILON = 100.0, 600.0
 # A curve without a closed form is applied once for each record of a group.
 _LARGEST_GROUP = 10_000
 # Levels at which the conjugate is maximised before it is polished.
@@ -136,7 +139,7 @@ class GaussianCurve(TradeOffCurve):
     """
 
     def __init__(self, mu: float) -> None:
-        self.mu = check_real("mu", mu, at_least=0.0, at_most=100.0)
+        self.mu = check_real("mu", mu, at_least=0.0, at_most=_LARGEST_MU)
 
     def power_at(self, level: Array) -> Array:
         """See `TradeOffCurve.power_at`."""
@@ -164,7 +167,7 @@ class GaussianCurve(TradeOffCurve):
 
     def group(self, size: int) -> TradeOffCurve:
         """Returns (size mu)-Gaussian DP."""
-        return GaussianCurve(check_int("size", size, at_least=1) * self.mu)
+        return GaussianCurve(_check_group(size, self.mu, _LARGEST_MU) * self.mu)
 
 
 class BoundedRangeCurve(TradeOffCurve):
@@ -178,7 +181,7 @@ class BoundedRangeCurve(TradeOffCurve):
     """
 
     def __init__(self, width: float) -> None:
-        self.width = check_real("width", width, at_least=0.0, at_most=600.0)
+        self.width = check_real("width", width, at_least=0.0, at_most=_LARGEST_EPSILON)
 
     def power_at(self, level: Array) -> Array:
         """See `TradeOffCurve.power_at`."""
@@ -188,7 +191,8 @@ class BoundedRangeCurve(TradeOffCurve):
     def slope_at(self, level: Array) -> Array:
         """See `TradeOffCurve.slope_at`."""
         a, shrink = np.asarray(level, dtype=np.float64), math.exp(-self.width)
-        return np.asarray(shrink / (a + (1.0 - a) * shrink) ** 2)
+        total = a + (1.0 - a) * shrink
+        return np.asarray(shrink / total / total)  # the square would underflow
 
     @property
     def symmetric(self) -> bool:
@@ -197,7 +201,7 @@ class BoundedRangeCurve(TradeOffCurve):
 
     def group(self, size: int) -> TradeOffCurve:
         """Returns the curve of width (size w)."""
-        return BoundedRangeCurve(check_int("size", size, at_least=1) * self.width)
+        return BoundedRangeCurve(_check_group(size, self.width, _LARGEST_EPSILON) * self.width)
 
 
 class ApproximateDpCurve(TradeOffCurve):
@@ -209,7 +213,7 @@ class ApproximateDpCurve(TradeOffCurve):
     """
 
     def __init__(self, epsilon: float, delta: float = 0.0) -> None:
-        self._epsilon = check_real("epsilon", epsilon, at_least=0.0, at_most=600.0)
+        self._epsilon = check_real("epsilon", epsilon, at_least=0.0, at_most=_LARGEST_EPSILON)
         self._delta = check_delta(delta)
         self._corner = (1.0 - self._delta) / (1.0 + math.exp(self._epsilon))
 
@@ -271,7 +275,7 @@ class PointsCurve(TradeOffCurve):
                 "levels and powers must lie on a concave, nondecreasing curve that ends in (1, 1)"
             )
         self._levels, self._powers, self._slopes = a, lifted, concave
-        self._symmetric = symmetric
+        self._symmetric = check_bool("symmetric", symmetric)
 
     def power_at(self, level: Array) -> Array:
         """See `TradeOffCurve.power_at`."""
@@ -349,6 +353,12 @@ class GroupCurve(TradeOffCurve):
     def symmetric(self) -> bool:
         """Whether the curve of one record is."""
         return self._single.symmetric
+
+
+def _check_group(size: int, of_one: float, largest: float) -> int:
+    """Returns the size of a group whose parameter, size times that of one record, is not too large."""
+    at_most = int(largest / of_one) if of_one * _LARGEST_GROUP > largest else _LARGEST_GROUP
+    return check_int("size", size, at_least=1, at_most=at_most)
 
 
 def check_curve(name: str, curve: Any) -> TradeOffCurve:

@@ -46,6 +46,10 @@ _ZCDP_ORDERS = np.concatenate([1.0 + np.geomspace(0.01, 1.0, 15), np.geomspace(2
 # Halvings of [level, 1]: to the last bit.
 _HALVINGS = 70
 _DIRECTIONS = ("remove", "add", "both")
+# More than the rounding of a log moment at these levels, over its order: without it, a curve of a tiny epsilon would be noise.
+_MOMENT_ROUNDING = 1e-13
+# Levels below this are all as good as 0.
+_SMALLEST_LEVEL = 1e-300
 # Polygons are lifted by this, more than all rounding of their points.
 _LIFT = 1e-13
 _LIFT_PLD = 1e-11
@@ -84,7 +88,7 @@ def renyi_curve(alpha: float, epsilon: float) -> MinimumCurve:
       epsilon: >= 0.
     """
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
-    log_bound = (alpha - 1.0) * epsilon
+    log_bound = (alpha - 1.0) * epsilon + _MOMENT_ROUNDING * alpha
     return MinimumCurve(
         [_polygon(_log_moment_of_coins(alpha, swapped), log_bound) for swapped in (False, True)]
     )
@@ -227,14 +231,18 @@ def dp_sgd_curve(
 def _roc(pmf: Any) -> Array:
     """Returns levels and powers, shape (2, k), of the tests "loss at or above t", from (0, infinity mass) on."""
     dense = pmf.to_dense_pmf()
-    probs = np.asarray(dense._probs, dtype=np.float64)
+    # Compositions are made by Fourier transforms, whose rounding may be negative.
+    probs = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
     losses = (dense._lower_loss + np.arange(probs.size)) * dense._discretization
     power = dense._infinity_mass + np.append(0.0, np.cumsum(probs[::-1]))
     with np.errstate(under="ignore"):
         level = np.append(0.0, np.cumsum((probs * np.exp(-losses))[::-1]))
+    power = np.minimum(power + _LIFT_PLD, 1.0)
+    power[0] = power[level < _SMALLEST_LEVEL][-1]
     # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are lifted by more.
-    keep = np.append(True, np.diff(level) > 1e-15 + 1e-12 * level[1:]) & (level < 1.0 - _LIFT_PLD)
-    level, power = level[keep], np.minimum(power[keep] + _LIFT_PLD, 1.0)
+    apart = np.diff(level) > np.maximum(1e-12 * level[1:], _SMALLEST_LEVEL)
+    keep = np.append(True, apart) & (level < 1.0 - _LIFT_PLD)
+    level, power = level[keep], power[keep]
     return np.stack([np.append(level, 1.0), np.append(power, 1.0)])
 
 

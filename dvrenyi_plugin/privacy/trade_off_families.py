@@ -133,8 +133,8 @@ class ApproximateDpFamily(TradeOffFamily):
         steep, flat = np.exp(values)[:, np.newaxis], np.exp(-values)[:, np.newaxis]
         rising, bent = steep * levels + self.delta, 1.0 - flat * (1.0 - self.delta - levels)
         power = np.minimum(1.0, np.minimum(rising, bent))
-        slope = np.where(bent < 1.0, flat, 0.0)
-        return power, np.where(rising <= bent, steep, slope)
+        slope = np.where(rising <= bent, steep, flat)
+        return power, np.where(power < 1.0, slope, 0.0)
 
 
 class BoundedRangeFamily(TradeOffFamily):

@@ -11,22 +11,26 @@ import itertools
 import math
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    Fraction,
+    OneOf,
+    Order,
+    Real,
+    Seed,
+    Widths,
+)
 from dvrenyi_plugin._internal.row_by_row import RowByRow
 from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
     check_failure_probability,
-    check_int,
-    check_order,
-    check_real,
     check_sample_pair,
-    check_seed,
-    check_widths,
 )
 from dvrenyi_plugin.bounds.bounded_means import betting_lower_bound, betting_upper_bound
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
@@ -59,7 +63,7 @@ _MAX_VALUES_FOR_RANGE = 4000
 
 
 @dataclasses.dataclass(frozen=True)
-class DvRenyiPropertyTesterConfig:
+class DvRenyiPropertyTesterConfig(CheckedSettings):
     """Configuration of `DvRenyiPropertyTester`.
 
     Attributes:
@@ -81,26 +85,19 @@ class DvRenyiPropertyTesterConfig:
 
     privacy_property: Any
     training_config: Any = dataclasses.field(default_factory=TrainingConfig)
-    alpha: float | None = None
-    seed: int = 0
-    fit_fraction: float = 0.4
-    certificate: str = "eprocess"
-    hidden_sizes: tuple[int, ...] = (100, 100)
-    ema_rate: float = 0.99
-    num_critics: int = 1
+    alpha: Order | None = None
+    seed: Seed = 0
+    fit_fraction: Fraction = 0.4
+    certificate: Annotated[str, OneOf(tuple(_CERTIFICATES))] = "eprocess"
+    hidden_sizes: Widths = (100, 100)
+    ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
+    num_critics: Count = 1
 
     def __post_init__(self) -> None:
-        if self.alpha is not None:
-            check_order(self.alpha)
+        super().__post_init__()
         claim = read_claim(self.privacy_property)
         renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
         read_training_config(self.training_config)
-        check_seed(self.seed)
-        check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
-        check_choice("certificate", self.certificate, tuple(_CERTIFICATES))
-        check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
-        check_widths("hidden_sizes", self.hidden_sizes)
-        check_int("num_critics", self.num_critics, at_least=1)
 
 
 class DvRenyiPropertyTester(BoundTester):

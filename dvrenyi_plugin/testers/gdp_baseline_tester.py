@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Fraction, OneOf, Seed, Switch
 from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_choice,
     check_failure_probability,
     check_real,
     check_sample_pair,
-    check_seed,
 )
 from dvrenyi_plugin.bounds.bounded_means import (
     clopper_pearson_lower_bound,
@@ -47,7 +45,7 @@ _SIGNS = {"either": (1, -1), "observation": (1,), "negative_observation": (-1,)}
 
 
 @dataclasses.dataclass(frozen=True)
-class GdpBaselineTesterConfig:
+class GdpBaselineTesterConfig(CheckedSettings):
     """Settings of `GdpBaselineTester`.
 
     Attributes:
@@ -65,13 +63,14 @@ class GdpBaselineTesterConfig:
     """
 
     privacy_property: Any
-    score: str = "either"
-    held_out_threshold: bool = False
-    fit_fraction: float = 0.2
-    delta: float = 1e-5
-    seed: int = 0
+    score: Annotated[str, OneOf(tuple(_SIGNS))] = "either"
+    held_out_threshold: Switch = False
+    fit_fraction: Fraction = 0.2
+    delta: Fraction = 1e-5
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         claim = read_claim(self.privacy_property)
         if isinstance(claim, PureDp):
             raise ValueError(
@@ -80,11 +79,6 @@ class GdpBaselineTesterConfig:
             )
         if isinstance(claim, ApproximateDp):
             check_real("privacy_property.approximate_dp.delta", claim.delta, above=0.0, at_most=1.0)
-        check_choice("score", self.score, tuple(_SIGNS))
-        check_bool("held_out_threshold", self.held_out_threshold)
-        check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
-        check_real("delta", self.delta, above=0.0, below=1.0)
-        check_seed(self.seed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,20 +6,25 @@ import dataclasses
 import math
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dvrenyi_plugin._internal.limits import (
+    Allowed,
+    CheckedSettings,
+    NotNegative,
+    OneOf,
+    Order,
+    Seed,
+    Switch,
+)
 from dvrenyi_plugin._internal.row_by_row import RowByRow
 from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_choice,
+    check_callable,
     check_failure_probability,
-    check_order,
-    check_real,
     check_sample_pair,
-    check_seed,
 )
 from dvrenyi_plugin.bounds.paper_theorems import (
     bounded_loss_lower_bound,
@@ -36,7 +41,7 @@ LogRatio = Callable[[NDArray[np.float64]], ArrayLike]
 
 
 @dataclasses.dataclass(frozen=True)
-class LikelihoodRatioTesterConfig:
+class LikelihoodRatioTesterConfig(CheckedSettings):
     """Settings of `LikelihoodRatioTester`.
 
     Attributes:
@@ -60,31 +65,22 @@ class LikelihoodRatioTesterConfig:
     """
 
     privacy_property: Any
-    log_ratio: LogRatio
-    certificate: str = "markov"
-    largest_log_ratio: float | None = None
-    absolutely_continuous: bool = False
-    either_order: bool = False
-    alpha: float | None = None
-    seed: int = 0
+    log_ratio: Annotated[LogRatio, Allowed(check_callable)]
+    certificate: Annotated[str, OneOf(("markov", "bounded"))] = "markov"
+    largest_log_ratio: NotNegative | None = None
+    absolutely_continuous: Switch = False
+    either_order: Switch = False
+    alpha: Order | None = None
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if not callable(self.log_ratio):
-            raise ValueError(f"log_ratio must be callable, got {self.log_ratio!r}")
-        check_choice("certificate", self.certificate, ("markov", "bounded"))
-        if self.largest_log_ratio is not None:
-            check_real("largest_log_ratio", self.largest_log_ratio, at_least=0.0)
-        elif self.certificate == "bounded":
+        if self.largest_log_ratio is None and self.certificate == "bounded":
             raise ValueError(
                 "largest_log_ratio must be given for the bounded certificate, got None"
             )
-        for name in ("absolutely_continuous", "either_order"):
-            check_bool(name, getattr(self, name))
-        if self.alpha is not None:
-            check_order(self.alpha)
         renyi_threshold(claim, default_order(claim) if self.alpha is None else self.alpha)
-        check_seed(self.seed)
 
 
 @dataclasses.dataclass(frozen=True)

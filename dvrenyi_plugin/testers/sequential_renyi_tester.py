@@ -5,20 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Int, OneOf, Order, Orders, Seed
 from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
     check_failure_probability,
-    check_int,
-    check_order,
-    check_orders,
     check_sample_pair,
-    check_seed,
 )
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, sample_size_warm_up
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
@@ -29,7 +25,7 @@ from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 
 
 @dataclasses.dataclass(frozen=True)
-class SequentialRenyiPropertyTesterConfig:
+class SequentialRenyiPropertyTesterConfig(CheckedSettings):
     """Configuration of `SequentialRenyiPropertyTester`.
 
     Attributes:
@@ -47,33 +43,28 @@ class SequentialRenyiPropertyTesterConfig:
     """
 
     privacy_property: Any
-    alpha: float | None = None
-    orders: tuple[float, ...] = ()
-    critic: str = "auto"
-    warm_up: int | None = None
-    seed: int = 0
+    alpha: Order | None = None
+    orders: Orders = ()
+    critic: Annotated[str, OneOf(FITTER_NAMES)] = "auto"
+    warm_up: Annotated[int, Int(at_least=2)] | None = None
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if self.alpha is not None:
-            check_order(self.alpha)
-            if check_orders(self.orders):
-                raise ValueError(
-                    f"orders must be empty when alpha is given, got {self.orders!r} and alpha {self.alpha!r}"
-                )
+        if self.alpha is not None and self.orders:
+            raise ValueError(
+                f"orders must be empty when alpha is given, got {self.orders!r} and alpha"
+                f" {self.alpha!r}"
+            )
         for order in self.candidate_orders:
             renyi_threshold(claim, order)
-        check_choice("critic", self.critic, FITTER_NAMES)
-        if self.warm_up is not None:
-            check_int("warm_up", self.warm_up, at_least=2)
-        check_seed(self.seed)
 
     @property
     def candidate_orders(self) -> tuple[float, ...]:
         """The orders that may be tested, at least one."""
-        orders = check_orders(self.orders)
-        if orders:
-            return orders
+        if self.orders:
+            return self.orders
         if self.alpha is not None:
             return (float(self.alpha),)
         return (default_order(read_claim(self.privacy_property)),)

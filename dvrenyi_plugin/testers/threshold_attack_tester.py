@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Fraction, Orders, Seed
 from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import (
     check_failure_probability,
     check_orders,
-    check_real,
     check_sample_pair,
-    check_seed,
 )
 from dvrenyi_plugin.bounds.event_probabilities import (
     EventBounds,
@@ -48,7 +47,7 @@ DEFAULT_ORDERS = (1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.
 
 
 @dataclasses.dataclass(frozen=True)
-class ThresholdAttackTesterConfig:
+class ThresholdAttackTesterConfig(CheckedSettings):
     """Settings of `ThresholdAttackTester`.
 
     Attributes:
@@ -61,18 +60,16 @@ class ThresholdAttackTesterConfig:
     """
 
     privacy_property: Any
-    seed: int = 0
-    fit_fraction: float = 0.2
-    orders: tuple[float, ...] = DEFAULT_ORDERS
-    delta: float = 1e-5
+    seed: Seed = 0
+    fit_fraction: Fraction = 0.2
+    orders: Orders = DEFAULT_ORDERS
+    delta: Fraction = 1e-5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         read_claim(self.privacy_property)
-        check_seed(self.seed)
-        check_real("fit_fraction", self.fit_fraction, above=0.0, below=1.0)
-        if not check_orders(self.orders):
+        if not self.orders:
             raise ValueError("orders must hold at least one order > 1, got none")
-        check_real("delta", self.delta, above=0.0, below=1.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,18 +6,16 @@ import dataclasses
 import functools
 import math
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Int, OneOf, Seed
 from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
     check_failure_probability,
-    check_int,
     check_sample_pair,
-    check_seed,
 )
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
@@ -29,7 +27,7 @@ from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
 
 
 @dataclasses.dataclass(frozen=True)
-class TradeOffPropertyTesterConfig:
+class TradeOffPropertyTesterConfig(CheckedSettings):
     """Configuration of `TradeOffPropertyTester`.
 
     Attributes:
@@ -42,17 +40,14 @@ class TradeOffPropertyTesterConfig:
     """
 
     privacy_property: Any
-    critic: str = "auto"
-    warm_up: int | None = None
-    seed: int = 0
+    critic: Annotated[str, OneOf(FITTER_NAMES)] = "auto"
+    warm_up: Annotated[int, Int(at_least=2)] | None = None
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         claim = read_claim(self.privacy_property)
         family_of(claim).curve(claim_level(claim))  # says what is beyond the range of floats
-        check_choice("critic", self.critic, FITTER_NAMES)
-        if self.warm_up is not None:
-            check_int("warm_up", self.warm_up, at_least=2)
-        check_seed(self.seed)
 
 
 class TradeOffPropertyTester(BoundTester):

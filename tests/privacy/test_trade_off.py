@@ -197,6 +197,48 @@ def test_the_family_of_a_claim_holds_its_curve(claim, parameter):
     )
 
 
+@pytest.mark.parametrize("mu", [1.0, 3.0, 8.0])
+def test_the_curve_of_a_privacy_loss_lies_above_the_mechanisms_down_to_the_smallest_levels(mu):
+    curve = dp_event_curve(dp_accounting.GaussianDpEvent(1.0 / mu))
+    levels = np.geomspace(1e-60, 0.999, 2000)
+    above = curve.power(levels) - GaussianCurve(mu).power(levels)
+    assert above.min() >= -1e-15
+    assert above.max() < 1e-7
+
+
+def test_negative_rounding_of_a_composed_privacy_loss_makes_no_curve_fall():
+    curve = dp_sgd_curve(200, 0.6, 0.01)
+    assert np.all(np.diff(curve.power(np.geomspace(1e-250, 1.0, 2000))) >= 0.0)
+    assert 4.4 < curve.epsilon(1e-5) < 4.5
+
+
+@pytest.mark.parametrize("alpha", [1.01, 2.0, 64.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-16, 1e-13, 1e-9])
+def test_curves_of_tiny_renyi_claims_are_no_rounding_noise(alpha, epsilon):
+    curve = renyi_curve(alpha, epsilon)
+    levels = np.geomspace(1e-14, 0.9, 60)
+    powers = curve.power(levels)
+    # Coins on the curve are as far apart as the claim allows, and by no more than rounding further.
+    assert np.all(powers > levels)
+    assert np.all(powers - levels < 1e-5 + np.sqrt(2.0 * epsilon))
+    assert np.all(np.isfinite(curve.slope(levels)))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.5, 5.0])
+def test_tangents_of_approximate_dp_lie_above_it_at_every_level(epsilon):
+    levels, others = np.linspace(1e-4, 0.9999, 999), np.linspace(0.0, 1.0, 1001)
+    family = ApproximateDpFamily(0.1)
+    power, slope = family.power_and_slope_at(np.array([epsilon]), levels[np.newaxis])
+    tangents = power.T + slope.T * (others - levels[:, np.newaxis])
+    assert np.max(family.curve(epsilon).power(others) - tangents) < 1e-14
+
+
+def test_the_steepest_tangents_of_a_bounded_range_are_finite():
+    np.testing.assert_allclose(
+        BoundedRangeCurve(600.0).slope(1e-200), math.exp(-600.0) * 1e200 * 1e200
+    )
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -210,6 +252,8 @@ def test_the_family_of_a_claim_holds_its_curve(claim, parameter):
         (lambda: PointsCurve([0.2, 0.4], [0.3, 0.9]), "concave"),
         (lambda: MinimumCurve([]), "at least one"),
         (lambda: GaussianCurve(1.0).group(0), "size must be"),
+        (lambda: GaussianCurve(1.0).group(101), "size must be .* <= 100, got 101"),
+        (lambda: PointsCurve([0.5], [0.5], symmetric="no"), "symmetric must be"),
         (lambda: privacy_loss_curve(sampled_gaussian(), "up"), "direction must be"),
         (lambda: dp_event_curve(dp_accounting.NonPrivateDpEvent(), "sideways"), "must be"),
         (lambda: RenyiFamily(1.0), "alpha must be"),

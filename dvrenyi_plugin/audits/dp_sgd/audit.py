@@ -10,12 +10,13 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, FailureProbability, Int, Seed
 from dvrenyi_plugin._internal.user_code import call_user_code
-from dvrenyi_plugin._internal.validation import check_failure_probability, check_int, check_seed
+from dvrenyi_plugin._internal.validation import check_failure_probability
 from dvrenyi_plugin.audits.dp_sgd.sections import report_on_losses
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainer,
@@ -47,7 +48,7 @@ class BoundTester(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class DpSgdAuditConfig:
+class DpSgdAuditConfig(CheckedSettings):
     """How much is trained, and how sure the statement is to be.
 
     Attributes:
@@ -59,17 +60,11 @@ class DpSgdAuditConfig:
       seed: reported beside the result; the streams themselves belong to the mechanism and the tester.
     """
 
-    num_models: int = 200
-    failure_probability: float = 0.05
+    num_models: Annotated[int, Int(at_least=MIN_MODELS)] = 200
+    failure_probability: FailureProbability = 0.05
     training: ModelTrainingConfig = dataclasses.field(default_factory=ModelTrainingConfig)
-    num_canaries: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_int("num_models", self.num_models, at_least=MIN_MODELS)
-        check_failure_probability(self.failure_probability)
-        check_int("num_canaries", self.num_canaries, at_least=1)
-        check_seed(self.seed)
+    num_canaries: Count = 1
+    seed: Seed = 0
 
 
 @dataclasses.dataclass(frozen=True)

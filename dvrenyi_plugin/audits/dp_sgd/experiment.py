@@ -6,19 +6,23 @@ import dataclasses
 import importlib
 import math
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from dvrenyi_plugin._internal.files import errors_that_name_argument
-from dvrenyi_plugin._internal.progress import progress_bar
-from dvrenyi_plugin._internal.validation import (
-    check_choice,
-    check_int,
-    check_real,
-    check_seed,
-    check_widths,
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    Int,
+    NotNegative,
+    OneOf,
+    Positive,
+    Real,
+    Seed,
+    Widths,
 )
+from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin.audits.dp_sgd.audit import BoundTester
 from dvrenyi_plugin.audits.dp_sgd.initial_weights import (
     PretrainingConfig,
@@ -70,7 +74,7 @@ TESTER_NAMES = tuple(_TESTERS)
 
 
 @dataclasses.dataclass(frozen=True)
-class DpSgdExperimentConfig:
+class DpSgdExperimentConfig(CheckedSettings):
     """Which training run is audited, and on which neighbouring datasets.
 
     Attributes:
@@ -115,54 +119,40 @@ class DpSgdExperimentConfig:
 
     dataset: str = "mnist5k"
     data_dir: str | None = None
-    model: str = "mlp"
-    num_records: int = 100
+    model: Annotated[str, OneOf(MODEL_NAMES)] = "mlp"
+    num_records: Count = 100
     steps: int = 100
     sample_rate: float = 1.0
     mu: float | None = None
     noise_multiplier: float | None = None
     epsilon: float | None = None
     delta: float | None = None
-    noise_scale: float = 1.0
-    defect: str = "none"
+    noise_scale: NotNegative = 1.0
+    defect: Annotated[str, OneOf(DEFECTS)] = "none"
     alpha: float = 2.0
-    learning_rate: float = 4.0 / 30_000.0
-    clip_norm: float = 1.0
+    learning_rate: Positive = 4.0 / 30_000.0
+    clip_norm: Positive = 1.0
     canary: str = "blank"
     canary_label: int | None = None
     num_canaries: int = 1
-    observe: str = "loss"
+    observe: Annotated[str, OneOf(OBSERVATION_NAMES)] = "loss"
     initial_weights: str = "worst_case"
     max_pretraining_records: int = PretrainingConfig.max_records
-    pretraining_epochs: int = 5
-    pretraining_learning_rate: float = 0.1
-    engine: str = "ensemble"
+    pretraining_epochs: Annotated[int, Int(at_least=0)] = 5
+    pretraining_learning_rate: Positive = 0.1
+    engine: Annotated[str, OneOf(ENGINE_NAMES)] = "ensemble"
     device: str = "cpu"
-    tester: str = "sequential"
-    critic_widths: tuple[int, ...] = (100, 100)
-    ema_rate: float = 0.99
-    num_critics: int = 1
-    seed: int = 0
+    tester: Annotated[str, OneOf(TESTER_NAMES)] = "sequential"
+    critic_widths: Widths = (100, 100)
+    ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
+    num_critics: Count = 1
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_int("num_records", self.num_records, at_least=1)
-        check_real("noise_scale", self.noise_scale, at_least=0.0)
-        check_real("learning_rate", self.learning_rate, above=0.0)
-        check_real("clip_norm", self.clip_norm, above=0.0)
-        check_int("pretraining_epochs", self.pretraining_epochs, at_least=0)
-        check_real("pretraining_learning_rate", self.pretraining_learning_rate, above=0.0)
-        check_widths("critic_widths", self.critic_widths)
-        check_real("ema_rate", self.ema_rate, at_least=0.0, below=1.0)
-        check_int("num_critics", self.num_critics, at_least=1)
+        super().__post_init__()
         check_canary_name(self.canary)
-        check_choice("model", self.model, MODEL_NAMES)
-        check_choice("engine", self.engine, ENGINE_NAMES)
         if self.engine != "ensemble" and self.device != "cpu":
             raise ValueError(f"device must be cpu with engine {self.engine}, got {self.device!r}")
-        check_choice("defect", self.defect, DEFECTS)
-        check_choice("observe", self.observe, OBSERVATION_NAMES)
-        check_choice("tester", self.tester, TESTER_NAMES)
-        check_seed(self.seed)
         # Before the initial model is trained, too.
         self.claim()
 

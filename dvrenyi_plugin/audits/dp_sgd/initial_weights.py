@@ -16,14 +16,15 @@ import dataclasses
 import os
 import warnings
 import zipfile
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Int, Positive, Seed
 from dvrenyi_plugin._internal.progress import progress_bar
-from dvrenyi_plugin._internal.validation import check_int, check_real, check_seed
 from dvrenyi_plugin.data.file_formats import (
     check_data_file,
     check_unpacked_size,
@@ -36,7 +37,7 @@ Weights = dict[str, NDArray[np.float32]]
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingConfig:
+class PretrainingConfig(CheckedSettings):
     """Training without privacy on the records that are not audited: SGD on the mean cross-entropy.
 
     Attributes:
@@ -48,18 +49,11 @@ class PretrainingConfig:
       seed: of the first weights and of the order of records.
     """
 
-    epochs: int = 5
-    batch_size: int = 32
-    learning_rate: float = 0.1
-    max_records: int = 10_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_int("epochs", self.epochs, at_least=0)
-        check_int("batch_size", self.batch_size, at_least=1)
-        check_real("learning_rate", self.learning_rate, above=0.0)
-        check_int("max_records", self.max_records, at_least=1)
-        check_seed(self.seed)
+    epochs: Annotated[int, Int(at_least=0)] = 5
+    batch_size: Count = 32
+    learning_rate: Positive = 0.1
+    max_records: Count = 10_000
+    seed: Seed = 0
 
 
 def pretrain_weights(

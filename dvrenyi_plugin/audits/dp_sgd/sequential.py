@@ -16,11 +16,11 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dvrenyi_plugin._internal.validation import check_int, check_real
+from dvrenyi_plugin._internal.limits import CheckedSettings, Fraction, Int, Real
 from dvrenyi_plugin.audits.dp_sgd.audit import BoundTester, DpSgdAuditConfig, DpSgdAuditResult
 from dvrenyi_plugin.audits.dp_sgd.sections import report_on_losses
 from dvrenyi_plugin.audits.dp_sgd.training import (
@@ -63,7 +63,7 @@ class StartsProcesses(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class SequentialAuditConfig:
+class SequentialAuditConfig(CheckedSettings):
     """How often the audit looks, and when it gives up.
 
     Attributes:
@@ -75,15 +75,9 @@ class SequentialAuditConfig:
       futility_probability: what "hardly" means, in (0, 1).
     """
 
-    batch_models: int = 20
-    futility_mu: float | None = None
-    futility_probability: float = 0.05
-
-    def __post_init__(self) -> None:
-        check_int("batch_models", self.batch_models, at_least=2)
-        if self.futility_mu is not None:
-            check_real("futility_mu", self.futility_mu, above=0.0, at_most=1e100)
-        check_real("futility_probability", self.futility_probability, above=0.0, below=1.0)
+    batch_models: Annotated[int, Int(at_least=2)] = 20
+    futility_mu: Annotated[float, Real(above=0.0, at_most=1e100)] | None = None
+    futility_probability: Fraction = 0.05
 
 
 def audit_dp_sgd_sequentially(

@@ -13,12 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Switch
 from dvrenyi_plugin._internal.torch_threads import single_thread
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_int,
-)
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.data.neighbours import check_neighbours
 from dvrenyi_plugin.execution.backends import check_backend, run_tasks
@@ -53,7 +50,7 @@ class ModelTrainer(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelTrainingConfig:
+class ModelTrainingConfig(CheckedSettings):
     """How models are spread over workers. Results do not depend on it.
 
     Attributes:
@@ -66,18 +63,15 @@ class ModelTrainingConfig:
     """
 
     num_workers: int = 1
-    models_per_task: int = 10
+    models_per_task: Count = 10
     backend: str = "loky"
     scheduler: str | None = None
-    columns: int | None = None
-    show_progress: bool = False
+    columns: Count | None = None
+    show_progress: Switch = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_backend(self.backend, self.num_workers, self.scheduler)
-        check_int("models_per_task", self.models_per_task, at_least=1)
-        if self.columns is not None:
-            check_int("columns", self.columns, at_least=1)
-        check_bool("show_progress", self.show_progress)
 
 
 @dataclasses.dataclass(frozen=True)

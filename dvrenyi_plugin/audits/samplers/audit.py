@@ -10,18 +10,13 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, FailureProbability, Int, Orders, Seed
 from dvrenyi_plugin._internal.user_code import call_user_code
-from dvrenyi_plugin._internal.validation import (
-    check_failure_probability,
-    check_int,
-    check_orders,
-    check_seed,
-)
 from dvrenyi_plugin.audits.samplers.sections import (
     Utility,
     certificate_section,
@@ -52,7 +47,7 @@ TesterFactory = Callable[[PrivacyProperty], Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class ShkAuditConfig:
+class ShkAuditConfig(CheckedSettings):
     """How much is drawn, and how sure the statement is to be.
 
     Attributes:
@@ -62,19 +57,15 @@ class ShkAuditConfig:
       seed: reported beside the result.
     """
 
-    num_samples: int = 20_000
-    failure_probability: float = 0.05
-    alphas: tuple[float, ...] = (2.0,)
-    seed: int = 0
+    num_samples: Annotated[int, Int(at_least=_MIN_SAMPLES)] = 20_000
+    failure_probability: FailureProbability = 0.05
+    alphas: Orders = (2.0,)
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_int("num_samples", self.num_samples, at_least=_MIN_SAMPLES)
-        check_failure_probability(self.failure_probability)
-        alphas = check_orders(self.alphas, "alphas")
-        if not alphas or len(set(alphas)) != len(alphas):
+        super().__post_init__()
+        if not self.alphas or len(set(self.alphas)) != len(self.alphas):
             raise ValueError(f"alphas must be different orders, at least one, got {self.alphas!r}")
-        object.__setattr__(self, "alphas", alphas)
-        check_seed(self.seed)
 
 
 @dataclasses.dataclass(frozen=True)

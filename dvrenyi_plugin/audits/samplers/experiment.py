@@ -6,17 +6,23 @@ import dataclasses
 import math
 import os
 import zipfile
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from dvrenyi_plugin._internal.limits import (
+    Allowed,
+    CheckedSettings,
+    Count,
+    Int,
+    OneOf,
+    Orders,
+    Seed,
+)
 from dvrenyi_plugin._internal.ranges import check_positive, check_size
 from dvrenyi_plugin._internal.validation import (
     check_choice,
-    check_int,
-    check_orders,
     check_samples,
-    check_seed,
 )
 from dvrenyi_plugin.flows.grid import FloatArray
 from dvrenyi_plugin.interfaces import NeighboringDatasets
@@ -54,7 +60,7 @@ EXTREME, RANDOM = "extreme", "random"
 
 
 @dataclasses.dataclass(frozen=True)
-class ShkExperimentConfig:
+class ShkExperimentConfig(CheckedSettings):
     """Which sampler is audited, and on which neighbouring datasets.
 
     Attributes:
@@ -72,29 +78,19 @@ class ShkExperimentConfig:
       seed: root of every random stream, >= 0.
     """
 
-    mechanism: str = "shk"
-    loss: str = "circular_mean"
+    mechanism: Annotated[str, OneOf(MECHANISM_NAMES)] = "shk"
+    loss: Annotated[str, OneOf(LOSS_NAMES)] = "circular_mean"
     pair: str = EXTREME
-    num_records: int = 20
-    inverse_temperature: float = 5.0
-    run_time: float = 6.0
-    num_steps: int | None = None
-    cells: int | None = None
-    alphas: tuple[float, ...] = (2.0,)
-    seed: int = 0
+    num_records: Annotated[int, Int(at_least=3)] = 20
+    inverse_temperature: Annotated[float, Allowed(check_positive)] = 5.0
+    run_time: Annotated[float, Allowed(check_size)] = 6.0
+    num_steps: Count | None = None
+    cells: Annotated[int, Int(at_least=3)] | None = None
+    alphas: Orders = (2.0,)
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.mechanism, MECHANISM_NAMES)
-        check_choice("loss", self.loss, LOSS_NAMES)
-        check_int("num_records", self.num_records, at_least=3)
-        check_positive("inverse_temperature", self.inverse_temperature)
-        check_size("run_time", self.run_time)
-        if self.num_steps is not None:
-            check_int("num_steps", self.num_steps, at_least=1)
-        if self.cells is not None:
-            check_int("cells", self.cells, at_least=3)
-        object.__setattr__(self, "alphas", check_orders(self.alphas, "alphas"))
-        check_seed(self.seed)
+        super().__post_init__()
         if not (isinstance(self.pair, str) and self.pair.endswith(".npz")):
             check_choice("pair", self.pair, (EXTREME, RANDOM, "a path ending in .npz"))
 

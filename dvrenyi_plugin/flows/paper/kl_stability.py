@@ -15,19 +15,21 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Annotated
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import exp1
 
+from dvrenyi_plugin._internal.limits import Allowed, CheckedSettings
 from dvrenyi_plugin._internal.ranges import SMALLEST, check_kind, check_positive, check_size
 from dvrenyi_plugin._internal.validation import check_real
 from dvrenyi_plugin.flows.grid import PERIODIC, Axis, Grid
 
 
 @dataclasses.dataclass(frozen=True)
-class KlConstants:
+class KlConstants(CheckedSettings):
     """Constants of Theorems 2, 4 and 6.
 
     Attributes:
@@ -37,16 +39,10 @@ class KlConstants:
       log_sobolev: lambda > 0, common to pi and pi'.
     """
 
-    gradient_distance: float
-    target_log_ratio: float
-    initial_oscillation: float
-    log_sobolev: float
-
-    def __post_init__(self) -> None:
-        check_size("gradient_distance", self.gradient_distance)
-        check_size("target_log_ratio", self.target_log_ratio)
-        check_size("initial_oscillation", self.initial_oscillation)
-        check_positive("log_sobolev", self.log_sobolev)
+    gradient_distance: Annotated[float, Allowed(check_size)]
+    target_log_ratio: Annotated[float, Allowed(check_size)]
+    initial_oscillation: Annotated[float, Allowed(check_size)]
+    log_sobolev: Annotated[float, Allowed(check_positive)]
 
 
 def gibbs_log_sobolev(axes: tuple[Axis, ...], potential_oscillation: float) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, OneOf
 from dvrenyi_plugin._internal.ranges import LARGEST, check_interval, check_moderate
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
     check_int,
     check_many,
     check_numbers,
@@ -25,7 +25,7 @@ _MOST_AXES = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
-class ParticleDomain:
+class ParticleDomain(CheckedSettings):
     """A product domain; build it with `torus`, `box` or `euclidean`.
 
     Attributes:
@@ -34,12 +34,12 @@ class ParticleDomain:
       upper: upper end of each axis, length d; infinity for "euclidean".
     """
 
-    kind: str
+    kind: Annotated[str, OneOf(_KINDS)]
     lower: tuple[float, ...]
     upper: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, _KINDS)
+        super().__post_init__()
         lower, upper = _as_tuple("lower", self.lower), _as_tuple("upper", self.upper)
         if len(lower) != len(upper) or not lower:
             raise ValueError(

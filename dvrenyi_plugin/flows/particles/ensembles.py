@@ -21,11 +21,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import Allowed, CheckedSettings
 from dvrenyi_plugin._internal.ranges import check_kind, check_positive, check_size, check_step_count
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
 from dvrenyi_plugin._internal.validation import check_int, check_seed
@@ -46,7 +47,7 @@ _PARTICLES_PER_BATCH = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True)
-class ParticleDynamics:
+class ParticleDynamics(CheckedSettings):
     """How particles move.
 
     Attributes:
@@ -60,21 +61,18 @@ class ParticleDynamics:
     """
 
     domain: ParticleDomain
-    run_time: float
-    step_size: float = 0.01
-    birth_death_rate: float = 1.0
-    transport_rate: float = 1.0
+    run_time: Annotated[float, Allowed(check_size)]
+    step_size: Annotated[float, Allowed(check_positive)] = 0.01
+    birth_death_rate: Annotated[float, Allowed(check_size)] = 1.0
+    transport_rate: Annotated[float, Allowed(check_size)] = 1.0
     bandwidth: float | tuple[float, ...] | None = None
     density_method: str = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.domain, ParticleDomain):
             raise ValueError(f"domain must be a ParticleDomain, got {self.domain!r}")
-        run_time = check_size("run_time", self.run_time)
-        step_size = check_positive("step_size", self.step_size)
-        check_step_count(run_time / step_size, "run_time and step_size")
-        check_size("birth_death_rate", self.birth_death_rate)
-        check_size("transport_rate", self.transport_rate)
+        check_step_count(self.run_time / self.step_size, "run_time and step_size")
         if self.bandwidth is not None or self.domain.is_bounded:
             self.kernel_density(2)
         elif self.birth_death_rate > 0.0:

@@ -20,14 +20,15 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, special
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, OneOf
 from dvrenyi_plugin._internal.ranges import LARGEST, check_kind
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_numbers, check_real
+from dvrenyi_plugin._internal.validation import check_int, check_numbers, check_real
 from dvrenyi_plugin.flows.particles.domain import ParticleDomain
 
 Array = NDArray[np.float64]
@@ -94,7 +95,7 @@ def log_mean_exp(values: Array, axis: int, mask: NDArray[np.bool_] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class KernelDensity:
+class KernelDensity(CheckedSettings):
     """Density estimates with a fixed kernel.
 
     Attributes:
@@ -107,11 +108,11 @@ class KernelDensity:
 
     domain: ParticleDomain
     bandwidth: tuple[float, ...]
-    method: str = "auto"
+    method: Annotated[str, OneOf(_METHODS)] = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_kind("domain", self.domain, ParticleDomain)
-        check_choice("method", self.method, _METHODS)
         if not isinstance(self.bandwidth, tuple):
             raise ValueError(
                 f"bandwidth must be a tuple, one entry an axis, got {self.bandwidth!r}"

@@ -36,7 +36,7 @@ def check_resolution(grid: Grid, potential: FloatArray, max_jump: float = DEFAUL
     Raises:
       ValueError: "grid too coarse", with the jump found and the number of cells that would do.
     """
-    max_jump = check_max_jump(max_jump)
+    max_jump = check_max_jump("max_jump", max_jump)
     if max_jump == math.inf:
         return
     for k, axis in enumerate(grid.axes):

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Int,
+    NotNegative,
+    OneOf,
+    Positive,
+    Real,
+    Seed,
+)
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
     check_int,
     check_labels,
     check_order,
     check_real,
-    check_seed,
 )
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp, as_privacy_property
 from dvrenyi_plugin.privacy.conversions import dp_sgd_mu, dp_sgd_renyi
@@ -26,7 +33,7 @@ CLAIM_ORDERS = (1.25, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DpSgdConfig:
+class DpSgdConfig(CheckedSettings):
     """A DP-SGD run with a canary to observe.
 
     One step takes every record (or a Poisson sample of them), clips each record's gradient of the
@@ -59,39 +66,35 @@ class DpSgdConfig:
     model: str | Callable[[], Any]
     initial_weights: Mapping[str, NDArray[Any]]
     canary: tuple[Any, int]
-    noise_multiplier: float
-    num_steps: int = 100
-    num_classes: int = 10
-    learning_rate: float = 4.0 / 30_000.0
-    clip_norm: float = 1.0
-    gradient_denominator: float = 1.0
-    sample_rate: float = 1.0
-    noise_scale: float = 1.0
-    defect: str = "none"
-    observe: str = "loss"
-    seed: int = 0
+    noise_multiplier: Positive
+    num_steps: Annotated[int, Int(at_least=0)] = 100
+    num_classes: Annotated[int, Int(at_least=2)] = 10
+    learning_rate: Positive = 4.0 / 30_000.0
+    clip_norm: Positive = 1.0
+    gradient_denominator: Positive = 1.0
+    sample_rate: Annotated[float, Real(above=0.0, at_most=1.0)] = 1.0
+    noise_scale: NotNegative = 1.0
+    defect: Annotated[str, OneOf(DEFECTS)] = "none"
+    observe: Annotated[str, OneOf(OBSERVATIONS)] = "loss"
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.model, str) and not callable(self.model):
             raise ValueError(
                 f"model must be a name or a function without arguments, got {self.model!r}"
             )
-        check_int("num_steps", self.num_steps, at_least=0)
-        check_int("num_classes", self.num_classes, at_least=2)
-        noise = check_real("noise_multiplier", self.noise_multiplier, above=0.0)
-        rate = check_real("learning_rate", self.learning_rate, above=0.0)
-        clip_norm = check_real("clip_norm", self.clip_norm, above=0.0)
-        denominator = check_real("gradient_denominator", self.gradient_denominator, above=0.0)
-        check_real("sample_rate", self.sample_rate, above=0.0, at_most=1.0)
-        scale = check_real("noise_scale", self.noise_scale, at_least=0.0)
         # Training is in float32, which holds numbers up to 3e38, and noise is many standard deviations at times.
         check_real(
-            "noise_scale * noise_multiplier * clip_norm", scale * noise * clip_norm, at_most=1e30
+            "noise_scale * noise_multiplier * clip_norm",
+            self.noise_scale * self.noise_multiplier * self.clip_norm,
+            at_most=1e30,
         )
-        check_real("learning_rate / gradient_denominator", rate / denominator, at_most=1e38)
-        check_choice("defect", self.defect, DEFECTS)
-        check_choice("observe", self.observe, OBSERVATIONS)
-        check_seed(self.seed)
+        check_real(
+            "learning_rate / gradient_denominator",
+            self.learning_rate / self.gradient_denominator,
+            at_most=1e38,
+        )
         object.__setattr__(self, "initial_weights", _read_only_weights(self.initial_weights))
         object.__setattr__(self, "canary", _checked_canary(self.canary, self.num_classes))
 

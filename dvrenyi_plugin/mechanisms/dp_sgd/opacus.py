@@ -8,15 +8,16 @@ import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dvrenyi_plugin._internal.limits import Count, OneOf
 from dvrenyi_plugin._internal.torch_threads import single_thread
-from dvrenyi_plugin._internal.validation import check_choice, check_delta, check_int
+from dvrenyi_plugin._internal.validation import check_delta
 from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.network import EnsembleNetwork
@@ -52,13 +53,8 @@ class OpacusDpSgdMechanismConfig(DpSgdConfig):
         the noise is added once.
     """
 
-    grad_sample_mode: str = "hooks"
-    max_physical_batch_size: int = 1000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("grad_sample_mode", self.grad_sample_mode, ("hooks", "ghost"))
-        check_int("max_physical_batch_size", self.max_physical_batch_size, at_least=1)
+    grad_sample_mode: Annotated[str, OneOf(("hooks", "ghost"))] = "hooks"
+    max_physical_batch_size: Count = 1000
 
 
 class OpacusDpSgdMechanism(DpSgdMechanism):

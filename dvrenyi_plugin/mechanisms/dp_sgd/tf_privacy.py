@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import dp_accounting
 import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.extras import missing_extra
-from dvrenyi_plugin._internal.validation import check_choice, check_delta
+from dvrenyi_plugin._internal.limits import OneOf
+from dvrenyi_plugin._internal.validation import check_delta
 from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd.networks import load_weights, model_factory
@@ -31,11 +32,7 @@ class TfPrivacyDpSgdMechanismConfig(DpSgdConfig):
         (DPKerasSGDOptimizer, clips them one after another).
     """
 
-    optimizer: str = "vectorized"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+    optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "vectorized"
 
 
 class TfPrivacyDpSgdMechanism(DpSgdMechanism):

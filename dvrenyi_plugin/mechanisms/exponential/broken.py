@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.ranges import check_size
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_real
+from dvrenyi_plugin._internal.limits import OneOf, Real
+from dvrenyi_plugin._internal.ranges import LARGEST, check_size
+from dvrenyi_plugin._internal.validation import check_int
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid_flow import SHK, FlowPath, run_flow
 from dvrenyi_plugin.mechanisms.exponential.shk import (
@@ -39,13 +40,11 @@ class BrokenShkMechanismConfig(ShkExponentialMechanismConfig):
       factor: > 1.
     """
 
-    defect: str = WRONG_TEMPERATURE
-    factor: float = 4.0
+    defect: Annotated[str, OneOf(DEFECTS)] = WRONG_TEMPERATURE
+    factor: Annotated[float, Real(above=1.0, at_most=LARGEST)] = 4.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("defect", self.defect, DEFECTS)
-        check_size("factor", check_real("factor", self.factor, above=1.0))
         check_size("factor times inverse_temperature", self.factor * self.inverse_temperature)
 
 

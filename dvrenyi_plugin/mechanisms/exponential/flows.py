@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from dvrenyi_plugin._internal.limits import Allowed
 from dvrenyi_plugin._internal.ranges import check_size
+from dvrenyi_plugin._internal.validation import check_callable
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid_flow import SHK, FlowConfig, FlowPath, run_flow
 from dvrenyi_plugin.flows.transport.lines import AUTO
@@ -32,16 +34,13 @@ class FlowMechanismConfig(GridMechanismConfig):
         is uniform.
     """
 
-    run_time: float
+    run_time: Annotated[float, Allowed(check_size)]
     num_steps: int | None = None
     transport: str = AUTO
-    start: Callable[[FloatArray], Any] | None = None
+    start: Annotated[Callable[[FloatArray], Any], Allowed(check_callable)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_size("run_time", self.run_time)
-        if self.start is not None and not callable(self.start):
-            raise ValueError(f"start must be callable or None, got {self.start!r}")
         self.flow_config(SHK)
 
     def flow_config(self, dynamics: str, record_every: int | None = None) -> FlowConfig:

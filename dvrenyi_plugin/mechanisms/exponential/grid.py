@@ -7,14 +7,14 @@ import collections
 import dataclasses
 import math
 import pickle
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import Allowed, CheckedSettings, Int, Seed
 from dvrenyi_plugin._internal.ranges import check_max_jump, check_positive, check_size
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin._internal.validation import check_int, check_seed
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid import Grid
 from dvrenyi_plugin.flows.transport.generator import DEFAULT_MAX_JUMP, check_resolution
@@ -32,7 +32,7 @@ _LAWS_KEPT = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GridMechanismConfig:
+class GridMechanismConfig(CheckedSettings):
     """Settings of every sampler on a grid.
 
     Attributes:
@@ -47,30 +47,25 @@ class GridMechanismConfig:
     """
 
     loss: Loss
-    inverse_temperature: float
-    cells: int | None = None
+    inverse_temperature: Annotated[float, Allowed(check_positive)]
+    cells: Annotated[int, Int(at_least=3)] | None = None
     alphas: tuple[float, ...] = (2.0,)
-    max_jump: float = DEFAULT_MAX_JUMP
-    seed: int = 0
+    max_jump: Annotated[float, Allowed(check_max_jump)] = DEFAULT_MAX_JUMP
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not callable(self.loss) or not hasattr(self.loss, "sensitivity"):
             raise ValueError(
                 f"loss must be a loss of dvrenyi_plugin.mechanisms.exponential.losses (wrap a function in CallableLoss), got"
                 f" {self.loss!r}"
             )
         # As a float: a float32 would round the claim.
-        beta = check_positive("inverse_temperature", self.inverse_temperature)
-        object.__setattr__(self, "inverse_temperature", beta)
         check_size("inverse_temperature times the loss's oscillation", self.potential_oscillation)
         check_size("inverse_temperature times the loss's sensitivity", self.oscillation_distance)
-        if self.cells is not None:
-            check_int("cells", self.cells, at_least=3)
         check_alphas(self.alphas)
-        object.__setattr__(self, "max_jump", check_max_jump(self.max_jump))
         if self.max_jump != math.inf:
             self._check_every_dataset_resolved()
-        check_seed(self.seed)
 
     def _check_every_dataset_resolved(self) -> None:
         axis, slope = self.grid.axes[0], self.loss.slope

@@ -13,14 +13,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import (
+    Allowed,
+    CheckedSettings,
+    Count,
+    Finite,
+    Fraction,
+    Int,
+    OneOf,
+)
 from dvrenyi_plugin._internal.ranges import check_interval, check_positive, check_size
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin._internal.validation import check_choice, check_int, check_real, check_samples
+from dvrenyi_plugin._internal.validation import check_callable, check_samples
 from dvrenyi_plugin.flows.grid import PERIODIC, REFLECTING, Axis
 from dvrenyi_plugin.mechanisms.exponential.loss_bounds import check_bounds
 from dvrenyi_plugin.mechanisms.simple.additive_noise import clip_rows
@@ -65,7 +74,7 @@ class Loss(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CircularMeanLoss:
+class CircularMeanLoss(CheckedSettings):
     """Mean of sum_k (1 - cos(theta_k - y_k)) over records that are angles: its minimiser is the circular mean.
 
     Attributes:
@@ -73,12 +82,8 @@ class CircularMeanLoss:
       dimension: angles in a record, 1 to 3.
     """
 
-    num_records: int
-    dimension: int = 1
-
-    def __post_init__(self) -> None:
-        check_int("num_records", self.num_records, at_least=1)
-        check_int("dimension", self.dimension, at_least=1, at_most=3)
+    num_records: Count
+    dimension: Annotated[int, Int(at_least=1, at_most=3)] = 1
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -113,7 +118,7 @@ class CircularMeanLoss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MeanLoss:
+class MeanLoss(CheckedSettings):
     """Mean squared distance to the records, in a box: its minimiser is the mean of the clipped records.
 
     Attributes:
@@ -123,15 +128,14 @@ class MeanLoss:
       dimension: 1 to 3.
     """
 
-    num_records: int
-    low: float = 0.0
-    high: float = 1.0
-    dimension: int = 1
+    num_records: Count
+    low: Finite = 0.0
+    high: Finite = 1.0
+    dimension: Annotated[int, Int(at_least=1, at_most=3)] = 1
 
     def __post_init__(self) -> None:
-        check_int("num_records", self.num_records, at_least=1)
-        check_int("dimension", self.dimension, at_least=1, at_most=3)
-        check_interval("low and high", check_real("low", self.low), check_real("high", self.high))
+        super().__post_init__()
+        check_interval("low and high", self.low, self.high)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -173,7 +177,7 @@ class MeanLoss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuantileLoss:
+class QuantileLoss(CheckedSettings):
     """Mean pinball loss on an interval: its minimiser is a quantile of the clipped records.
 
     Attributes:
@@ -183,15 +187,14 @@ class QuantileLoss:
       quantile: in (0, 1); 0.5 is the median.
     """
 
-    num_records: int
-    low: float = 0.0
-    high: float = 1.0
-    quantile: float = 0.5
+    num_records: Count
+    low: Finite = 0.0
+    high: Finite = 1.0
+    quantile: Fraction = 0.5
 
     def __post_init__(self) -> None:
-        check_int("num_records", self.num_records, at_least=1)
-        check_interval("low and high", check_real("low", self.low), check_real("high", self.high))
-        check_real("quantile", self.quantile, above=0.0, below=1.0)
+        super().__post_init__()
+        check_interval("low and high", self.low, self.high)
 
     @property
     def dimension(self) -> int:
@@ -234,7 +237,7 @@ class QuantileLoss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LogisticLoss:
+class LogisticLoss(CheckedSettings):
     """Mean logistic loss log(1 + exp(-y x . theta)) over the box [-radius, radius]^dimension.
 
     A dataset is an array of shape (n, dimension + 1) with the label in the last column, or a pair (features, labels).
@@ -246,14 +249,9 @@ class LogisticLoss:
       radius: half the side of the box, > 0.
     """
 
-    num_records: int
-    dimension: int = 2
-    radius: float = 3.0
-
-    def __post_init__(self) -> None:
-        check_int("num_records", self.num_records, at_least=1)
-        check_int("dimension", self.dimension, at_least=1, at_most=3)
-        check_positive("radius", self.radius)
+    num_records: Count
+    dimension: Annotated[int, Int(at_least=1, at_most=3)] = 2
+    radius: Annotated[float, Allowed(check_positive)] = 3.0
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -282,6 +280,10 @@ class LogisticLoss:
 
     def __call__(self, points: FloatArray, dataset: Any) -> FloatArray:
         if isinstance(dataset, tuple):
+            if len(dataset) != 2:
+                raise ValueError(
+                    f"dataset must be records or a pair (features, labels), got {len(dataset)} parts"
+                )
             features, labels = (np.asarray(part) for part in dataset)
             if len(features) != len(labels):
                 raise ValueError(
@@ -301,7 +303,7 @@ class LogisticLoss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CallableLoss:
+class CallableLoss(CheckedSettings):
     """Any loss with bounds and a sensitivity that its author vouches for.
 
     The bounds are checked wherever the loss is evaluated. The sensitivity cannot be: if it is wrong, so is every
@@ -321,28 +323,19 @@ class CallableLoss:
         infinite (a loss with kinks).
     """
 
-    function: Callable[[FloatArray, Any], Any]
-    bounds: tuple[float, float]
-    sensitivity: float
-    dimension: int = 1
-    low: float = -math.pi
-    high: float = math.pi
-    boundary: str = PERIODIC
-    slope: float | None = None
-    curvature: float | None = None
+    function: Annotated[Callable[[FloatArray, Any], Any], Allowed(check_callable)]
+    bounds: Annotated[tuple[float, float], Allowed(check_bounds)]
+    sensitivity: Annotated[float, Allowed(check_size)]
+    dimension: Annotated[int, Int(at_least=1, at_most=3)] = 1
+    low: Finite = -math.pi
+    high: Finite = math.pi
+    boundary: Annotated[str, OneOf((PERIODIC, REFLECTING))] = PERIODIC
+    slope: Annotated[float, Allowed(check_positive)] | None = None
+    curvature: Annotated[float, Allowed(check_positive)] | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise ValueError(f"function must be callable, got {self.function!r}")
-        check_bounds("bounds", self.bounds)
-        check_size("sensitivity", self.sensitivity)
-        check_int("dimension", self.dimension, at_least=1, at_most=3)
-        check_interval("low and high", check_real("low", self.low), check_real("high", self.high))
-        check_choice("boundary", self.boundary, (PERIODIC, REFLECTING))
-        if self.slope is not None:
-            check_positive("slope", self.slope)
-        if self.curvature is not None:
-            check_positive("curvature", self.curvature)
+        super().__post_init__()
+        check_interval("low and high", self.low, self.high)
 
     @property
     def oscillation(self) -> float:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import Allowed, CheckedSettings, Int, Seed, Switch
 from dvrenyi_plugin._internal.ranges import check_positive, check_size
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin._internal.validation import (
-    check_bool,
-    check_int,
-    check_seed,
-)
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid import PERIODIC
 from dvrenyi_plugin.flows.particles.domain import ParticleDomain
@@ -39,7 +35,7 @@ _LARGEST_BIAS = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BirthDeathLangevinMechanismConfig:
+class BirthDeathLangevinMechanismConfig(CheckedSettings):
     """Settings of the particle sampler for pi proportional to exp(-inverse_temperature loss).
 
     Attributes:
@@ -69,33 +65,30 @@ class BirthDeathLangevinMechanismConfig:
     """
 
     loss: Callable[[Array, Any], Any]
-    inverse_temperature: float
+    inverse_temperature: Annotated[float, Allowed(check_positive)]
     run_time: float
     domain: ParticleDomain | None = None
     gradient: Callable[[Array, Any], Any] | None = None
-    loss_bounds: tuple[float, float] | None = None
-    loss_sensitivity: float | None = None
+    loss_bounds: Annotated[tuple[float, float], Allowed(check_bounds)] | None = None
+    loss_sensitivity: Annotated[float, Allowed(check_size)] | None = None
     start: Start | None = None
-    start_oscillation: float | None = None
-    num_particles: int = 200
+    start_oscillation: Annotated[float, Allowed(check_size)] | None = None
+    num_particles: Annotated[int, Int(at_least=2)] = 200
     step_size: float | None = None
     birth_death_rate: float = 1.0
     bandwidth: float | tuple[float, ...] | None = None
-    ensemble: bool = False
+    ensemble: Switch = False
     alphas: tuple[float, ...] = (2.0,)
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("loss", "gradient", "start"):
             value = getattr(self, name)
             if not callable(value) and (value is not None or name == "loss"):
                 raise ValueError(f"{name} must be callable, got {value!r}")
         # As a float: a float32 would round the claim.
-        beta = check_positive("inverse_temperature", self.inverse_temperature)
-        object.__setattr__(self, "inverse_temperature", beta)
-        check_int("num_particles", self.num_particles, at_least=2)
         check_alphas(self.alphas)
-        check_seed(self.seed)
         for name in ("domain", "loss_bounds", "loss_sensitivity"):
             if self._is_described_loss and getattr(self, name) is not None:
                 raise ValueError(
@@ -103,24 +96,17 @@ class BirthDeathLangevinMechanismConfig:
                 )
         if not self._is_described_loss and self.domain is None:
             raise ValueError("domain must be given for a loss that is a plain function, got None")
-        if self.loss_bounds is not None:
-            check_bounds("loss_bounds", self.loss_bounds)
-        if self.loss_sensitivity is not None:
-            check_size("loss_sensitivity", self.loss_sensitivity)
         for name in ("oscillation", "sensitivity"):
             known = (
                 self.potential_oscillation if name == "oscillation" else self.oscillation_distance
             )
             if known is not None:
                 check_size(f"inverse_temperature times the loss's {name}", known)
-        if self.start_oscillation is not None:
-            check_size("start_oscillation", self.start_oscillation)
-            if self.start is None:
-                raise ValueError(
-                    "start_oscillation must be None when start is None (the uniform law has 0), got"
-                    f" {self.start_oscillation!r}"
-                )
-        check_bool("ensemble", self.ensemble)
+        if self.start_oscillation is not None and self.start is None:
+            raise ValueError(
+                "start_oscillation must be None when start is None (the uniform law has 0), got"
+                f" {self.start_oscillation!r}"
+            )
         dynamics = self.dynamics
         if self.start is None:
             uniform_start(dynamics.domain)

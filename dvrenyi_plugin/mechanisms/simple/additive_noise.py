@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, NotNegative, OneOf, Real, Seed
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
     check_int,
     check_real,
     check_samples,
@@ -21,7 +21,7 @@ LARGEST_RELEASE = 1e290
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdditiveNoiseConfig:
+class AdditiveNoiseConfig(CheckedSettings):
     """What the additive-noise mechanisms have in common.
 
     Attributes:
@@ -36,19 +36,15 @@ class AdditiveNoiseConfig:
       seed: where all randomness comes from, >= 0.
     """
 
-    clip_norm: float = 1.0
-    statistic: str = "sum"
+    clip_norm: Annotated[float, Real(above=0.0, at_most=LARGEST_RELEASE)] = 1.0
+    statistic: Annotated[str, OneOf(("sum", "mean"))] = "sum"
     denominator: float | None = None
-    neighbours: str = "add_remove"
-    noise_scale: float = 1.0
-    seed: int = 0
+    neighbours: Annotated[str, OneOf(("add_remove", "replace_one"))] = "add_remove"
+    noise_scale: NotNegative = 1.0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_real("clip_norm", self.clip_norm, above=0.0, at_most=LARGEST_RELEASE)
-        check_choice("statistic", self.statistic, ("sum", "mean"))
-        check_choice("neighbours", self.neighbours, ("add_remove", "replace_one"))
-        check_real("noise_scale", self.noise_scale, at_least=0.0)
-        check_seed(self.seed)
+        super().__post_init__()
         if self.statistic == "sum" and self.denominator is not None:
             raise ValueError(
                 f"denominator must be None for statistic 'sum', got {self.denominator!r}"

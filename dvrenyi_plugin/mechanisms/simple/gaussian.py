@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.validation import check_order, check_real
+from dvrenyi_plugin._internal.limits import Order, Real
 from dvrenyi_plugin.interfaces import (
     GaussianDp,
     PrivacyProperty,
@@ -34,14 +34,12 @@ class GaussianMechanismConfig(AdditiveNoiseConfig):
       alpha: order of the Rényi DP property that is claimed beside it, > 1.
     """
 
-    noise_multiplier: float = 1.0
-    alpha: float = 2.0
+    noise_multiplier: Annotated[float, Real(at_least=1e-140)] = 1.0
+    alpha: Order = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # The claim's mu is its inverse, and alpha mu^2 / 2 must be a float.
-        check_real("noise_multiplier", self.noise_multiplier, at_least=1e-140)
-        check_order(self.alpha)
         self._check_scale("noise_scale * noise_multiplier * sensitivity", self.noise_std)
 
     @property

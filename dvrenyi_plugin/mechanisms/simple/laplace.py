@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.validation import check_order, check_real
+from dvrenyi_plugin._internal.limits import Order, Positive
 from dvrenyi_plugin.interfaces import (
     PrivacyProperty,
     PureDp,
@@ -33,13 +33,11 @@ class LaplaceMechanismConfig(AdditiveNoiseConfig):
       alpha: order of the Rényi DP property that is claimed beside it, > 1.
     """
 
-    epsilon: float = 1.0
-    alpha: float = 2.0
+    epsilon: Positive = 1.0
+    alpha: Order = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_real("epsilon", self.epsilon, above=0.0)
-        check_order(self.alpha)
         self._check_scale("noise_scale * sensitivity / epsilon", self.noise_width)
 
     @property

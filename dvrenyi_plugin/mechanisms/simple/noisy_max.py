@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Int, OneOf, Order, Positive, Seed
 from dvrenyi_plugin._internal.validation import (
-    check_choice,
-    check_int,
-    check_order,
     check_real,
     check_samples,
-    check_seed,
 )
 from dvrenyi_plugin.interfaces import (
     PrivacyProperty,
@@ -38,7 +35,7 @@ _REACH = 45.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NoisyMaxMechanismConfig:
+class NoisyMaxMechanismConfig(CheckedSettings):
     """Settings of report noisy max.
 
     Attributes:
@@ -51,23 +48,18 @@ class NoisyMaxMechanismConfig:
       seed: where all randomness comes from, >= 0.
     """
 
-    num_candidates: int
-    epsilon: float = 1.0
-    noise: str = GUMBEL
-    noise_scale: float = 1.0
-    alpha: float = 2.0
-    seed: int = 0
+    num_candidates: Annotated[int, Int(at_least=2)]
+    epsilon: Positive = 1.0
+    noise: Annotated[str, OneOf((GUMBEL, LAPLACE))] = GUMBEL
+    noise_scale: Positive = 1.0
+    alpha: Order = 2.0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_int("num_candidates", self.num_candidates, at_least=2)
-        epsilon = check_real("epsilon", self.epsilon, above=0.0)
-        check_choice("noise", self.noise, (GUMBEL, LAPLACE))
-        noise_scale = check_real("noise_scale", self.noise_scale, above=0.0)
+        super().__post_init__()
         # Counts over this, and their differences, must be floats.
-        actual_scale = noise_scale * (2.0 / epsilon)
+        actual_scale = self.noise_scale * (2.0 / self.epsilon)
         check_real("noise_scale * 2 / epsilon", actual_scale, at_least=1e-290, at_most=1e290)
-        check_order(self.alpha)
-        check_seed(self.seed)
 
 
 class NoisyMaxMechanism:

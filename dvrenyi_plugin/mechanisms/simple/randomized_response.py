@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.limits import CheckedSettings, Int, NotNegative, Order, Positive, Seed
 from dvrenyi_plugin._internal.validation import (
     check_int,
-    check_order,
-    check_real,
     check_samples,
-    check_seed,
 )
 from dvrenyi_plugin.interfaces import (
     PrivacyProperty,
@@ -28,7 +26,7 @@ from dvrenyi_plugin.privacy.divergences import renyi_from_log_masses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RandomizedResponseMechanismConfig:
+class RandomizedResponseMechanismConfig(CheckedSettings):
     """Settings of randomised response.
 
     Attributes:
@@ -40,19 +38,11 @@ class RandomizedResponseMechanismConfig:
       seed: where all randomness comes from, >= 0.
     """
 
-    epsilon: float = 1.0
-    num_categories: int = 2
-    actual_epsilon: float | None = None
-    alpha: float = 2.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_real("epsilon", self.epsilon, above=0.0)
-        check_int("num_categories", self.num_categories, at_least=2)
-        if self.actual_epsilon is not None:
-            check_real("actual_epsilon", self.actual_epsilon, at_least=0.0)
-        check_order(self.alpha)
-        check_seed(self.seed)
+    epsilon: Positive = 1.0
+    num_categories: Annotated[int, Int(at_least=2)] = 2
+    actual_epsilon: NotNegative | None = None
+    alpha: Order = 2.0
+    seed: Seed = 0
 
 
 class RandomizedResponseMechanism:

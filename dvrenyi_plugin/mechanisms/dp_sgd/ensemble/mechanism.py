@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dvrenyi_plugin._internal.limits import Int
 from dvrenyi_plugin._internal.torch_threads import single_thread
-from dvrenyi_plugin._internal.validation import check_int
 from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.layer import LayerInput
@@ -36,7 +36,7 @@ class EnsembleDpSgdMechanismConfig(DpSgdConfig):
     """
 
     device: str = "cpu"
-    memory_budget_bytes: int | None = None
+    memory_budget_bytes: Annotated[int, Int(at_least=2**20)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,8 +44,6 @@ class EnsembleDpSgdMechanismConfig(DpSgdConfig):
             torch.device(self.device)
         except (RuntimeError, TypeError, ValueError):  # the last for an integer beyond 64 bits
             raise ValueError(f"device must be a torch device, got {self.device!r}") from None
-        if self.memory_budget_bytes is not None:
-            check_int("memory_budget_bytes", self.memory_budget_bytes, at_least=2**20)
 
 
 class EnsembleDpSgdMechanism(DpSgdMechanism):
