@@ -237,18 +237,8 @@ class AuditReport:
 
     def summary(self) -> str:
         """Returns a few lines for the terminal."""
-        source = self.deciding.claim_source
-        exact = self.exact_divergence
-        confidence = f"failure probability {self.failure_probability:g}"
         lines = [
-            ("claim", self.claim.describe() + (f" ({source})" if source else "")),
-            *(
-                ()
-                if exact is None
-                else (("exact divergence", f"{number(exact)} (of the program as run)"),)
-            ),
-            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
-            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
+            *self._headline(),
             ("verdict", self.verdict()),
             *(line for section in self.sections for line in section.summary),
             *(() if self.sequential is None else (("stopped", self.sequential.summary()),)),
@@ -262,7 +252,10 @@ class AuditReport:
             target,
             report=self,
             gallery=gallery,
-            overview=self._overview(),
+            overview=Table(
+                ("quantity", "value"),
+                [*self._headline(), (f"{self.unit} per dataset", self.num_samples)],
+            ),
             sections=[
                 self._bounds_section(),
                 *(section for section in self.sections if section.title),
@@ -270,17 +263,19 @@ class AuditReport:
             ],
         )
 
-    def _overview(self) -> Table:
-        exact = self.exact_divergence
+    def _headline(self) -> list[tuple[str, str]]:
+        """Returns claim, exact divergence if it is known, estimate and bound, each by its name."""
+        source = self.deciding.claim_source
+        rows = [("claim", self.claim.describe() + (f" ({source})" if source else ""))]
+        if self.exact_divergence is not None:
+            exact = number(self.exact_divergence)
+            rows.append(("exact divergence", f"{exact} (of the program as run)"))
         confidence = f"failure probability {self.failure_probability:g}"
-        rows = [
-            ("claim", self.claim.describe()),
-            *(() if exact is None else (("exact divergence, as run", number(exact)),)),
-            ("point estimate (no confidence statement)", number(self.point_estimate)),
-            (f"certified lower bound ({confidence})", number(self.lower_bound)),
-            (f"{self.unit} per dataset", self.num_samples),
+        return [
+            *rows,
+            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
+            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
         ]
-        return Table(("quantity", "value"), rows)
 
     def _bounds_section(self) -> Section:
         header = (

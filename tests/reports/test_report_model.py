@@ -216,7 +216,7 @@ def test_the_page_is_whole_and_loads_nothing(name):
         report.title,
         report.verdict(),
         report.claim.describe(),
-        f"certified lower bound (failure probability 0.05) {report.lower_bound:.4g}",
+        f"certified lower bound {report.lower_bound:.4g} (failure probability 0.05)",
         "The bound",
         "losses.png could not be drawn: no ink.",
         *(entry.bound.method for entry in report.directions),
