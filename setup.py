@@ -34,10 +34,11 @@ setuptools.setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=setuptools.find_packages(include=["dvrenyi_plugin", "dvrenyi_plugin.*"]),
-    package_data={"": ["*.pyi", "py.typed"]},
+    package_data={"": ["*.pyi", "py.typed"], "dvrenyi_plugin.reports": ["templates/*"]},
     install_requires=[
         "absl-py>=1.4",
         "dp-accounting>=0.4.3",
+        "jinja2>=3.1",
         "joblib>=1.4",
         "matplotlib>=3.7",
         "numpy>=1.26",

@@ -27,10 +27,11 @@ from typing import Any
 
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.sequential import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
+from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 
 MAX_MODELS = 500
 # Smaller than the command's default protocol (100 records, 100 steps) to be run often; d-prime is that of the claim in both.
@@ -84,7 +85,7 @@ def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     """Returns one audit as a row of the CSV."""
     start = time.perf_counter()
     experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**CASES[case].settings, seed=seed))
-    result = audit_dp_sgd_sequentially(
+    result = audit_dp_sgd(
         experiment.mechanism,
         experiment.tester,
         experiment.pair,
@@ -97,17 +98,17 @@ def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     )
     report = result.report
     assert report.sequential is not None
-    without = report.losses_without.standard_deviation
+    without = report.document()["losses"]["without_canary"].standard_deviation
     return {
         "case": case,
         "seed": seed,
         "claim": f"{report.claim.epsilon:.6g}",
         "refuted_after": report.sequential.refuted_after_models or "",
-        "models_per_world": report.num_models,
+        "models_per_world": report.num_samples,
         "lower_bound": f"{report.lower_bound:.4f}",
-        "d_prime": f"{report.separation.d_prime:.4f}",
-        "noise_free_d_prime": f"{report.noise_free_d_prime:.4f}",
-        "deviation_ratio": f"{without / report.losses_with_canary.standard_deviation:.4f}",
+        "d_prime": f"{report.document()['d_prime']:.4f}",
+        "noise_free_d_prime": f"{report.document()['noise_free_d_prime']:.4f}",
+        "deviation_ratio": f"{without / report.document()['losses']['with_canary'].standard_deviation:.4f}",
         "seconds": f"{time.perf_counter() - start:.1f}",
     }
 

@@ -24,12 +24,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from dvrenyi_plugin.audits.dp_sgd.experiment import (
-    DpSgdExperiment,
-    DpSgdExperimentConfig,
-    build_dp_sgd_experiment,
-)
-from dvrenyi_plugin.audits.dp_sgd.report import Separation
+from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperiment, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.sections import Separation
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 
 # name here -> (engine, changes of its config)
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {

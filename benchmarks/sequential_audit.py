@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.sequential import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainer
+from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 
 COLUMNS = (
     "noise_scale",
@@ -116,7 +117,7 @@ def _run(noise_scale: float, seed: int, options: argparse.Namespace) -> dict[str
         path = os.path.join(options.losses_dir, f"{noise_scale:g}_{seed}.npz")
     trainer = RecordingTrainer(experiment.mechanism, path)
     reports = [
-        audit_dp_sgd_sequentially(
+        audit_dp_sgd(
             trainer,
             experiment.tester,
             experiment.pair,
@@ -140,8 +141,8 @@ def _run(noise_scale: float, seed: int, options: argparse.Namespace) -> dict[str
         "lower_bound": f"{report.lower_bound:.4f}",
         "claim": f"{report.claim.epsilon:g}",
         "largest_log_e": f"{max(max(path.log_e_values) for path in outcome.evidence):.3f}",
-        "d_prime": f"{report.separation.d_prime:.3f}",
-        "noise_free_d_prime": f"{report.noise_free_d_prime:.3f}",
+        "d_prime": f"{report.document()['d_prime']:.3f}",
+        "noise_free_d_prime": f"{report.document()['noise_free_d_prime']:.3f}",
         "stopped_with_futility": with_futility.stopped,
         "models_with_futility": str(with_futility.models_trained_per_world),
         "seconds": f"{time.perf_counter() - start:.0f}",

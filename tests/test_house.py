@@ -10,7 +10,7 @@ PACKAGE = pathlib.Path(dvrenyi_plugin.__file__).parent
 # Ground floor first.
 FLOORS = (
     *("_internal", "privacy", "interfaces", "critics", "bounds", "testers", "flows", "mechanisms"),
-    *("generators", "data", "execution", "audits", "comparison", "binaries"),
+    *("generators", "data", "execution", "reports", "audits", "comparison", "binaries"),
 )
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path

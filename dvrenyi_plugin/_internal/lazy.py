@@ -1,7 +1,8 @@
 """Lazy exports: a package names what it offers without importing the libraries behind it.
 
-What a package offers is written once, in the stub `__init__.pyi` beside its `__init__.py`: type checkers and editors
-read the stub as it is, and the package reads the same file when it is imported. So they cannot differ.
+What a package offers is written once, in the stub `__init__.pyi` beside its `__init__.py`: type
+checkers and editors read the stub as it is, and the package reads the same file when it is
+imported. So they cannot differ.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 def lazy_exports(
     package: str, init_file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Returns a module-level `__getattr__`, `__dir__` and `__all__` for the names in a package's stub.
+    """Returns a module-level `__getattr__`, `__dir__` and `__all__` for the names in a stub.
 
-    A name is imported when it is first asked for. The stub's lines `from .module import Name as Name` offer names of
-    submodules, and `from . import module as module` offers submodules themselves.
+    A name is imported when it is first asked for. The stub's lines
+    `from .module import Name as Name` offer names of submodules, with two dots those of packages
+    beside this one, and `from . import module as module` offers submodules themselves.
 
     Args:
       package: the package's `__name__`.

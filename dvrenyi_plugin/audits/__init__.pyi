@@ -18,14 +18,13 @@ from .dp_sgd.experiment import (
     build_dp_sgd_experiment as build_dp_sgd_experiment,
 )
 from .dp_sgd.files import write_report_files as write_report_files
-from .dp_sgd.settings import DpSgdExperimentConfig as DpSgdExperimentConfig
 from .dp_sgd.initial_weights import (
     PretrainingConfig as PretrainingConfig,
     pretrain_weights as pretrain_weights,
     read_weights_file as read_weights_file,
 )
-from .dp_sgd.outcome import SequentialOutcome as SequentialOutcome
-from .dp_sgd.report import AuditReport as AuditReport
+from .dp_sgd.plots import plot_losses as plot_losses
+from .dp_sgd.settings import DpSgdExperimentConfig as DpSgdExperimentConfig
 from .dp_sgd.training import (
     ModelTrainer as ModelTrainer,
     ModelTrainingConfig as ModelTrainingConfig,
@@ -36,11 +35,6 @@ from .evidence import SequentialAuditConfig as SequentialAuditConfig
 from .planner import (
     RefutationPlan as RefutationPlan,
     plan_refutation as plan_refutation,
-)
-from .plots import (
-    plot_bound as plot_bound,
-    plot_evidence as plot_evidence,
-    plot_losses as plot_losses,
 )
 from .runner import (
     PrivacyTestRunner as PrivacyTestRunner,
@@ -58,4 +52,9 @@ from .samplers.experiment import (
 )
 from .samplers.files import write_shk_report_files as write_shk_report_files
 from .samplers.plots import flow_curves as flow_curves
-from .samplers.report import ShkAuditReport as ShkAuditReport
+from ..reports.model import AuditReport as AuditReport
+from ..reports.plots import (
+    plot_bound as plot_bound,
+    plot_evidence as plot_evidence,
+)
+from ..reports.sequential_outcome import SequentialOutcome as SequentialOutcome

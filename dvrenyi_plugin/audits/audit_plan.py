@@ -84,7 +84,7 @@ class AuditPlanConfig:
     def describe_audit(self) -> str:
         """Returns in a few words for which audit the plan is."""
         if not self.sequential:
-            return "an audit of a fixed number of models (`--tester=sequential` without `--sequential`)"
+            return "an audit of a fixed number of models (`--tester=sequential`, no `--sequential`)"
         return (
             f"an audit in batches of {self.batch_models} models per dataset (`--sequential"
             f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models per dataset"

@@ -1,9 +1,10 @@
 """Audits the privacy claim of DP-SGD on real images, from data to verdict.
 
-Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and writes
-report.json, report.md, observations.npz and pictures into --output_dir. Models are kept as they finish: a
-run that was interrupted goes on from them when it is started again. Exit status: 0; 1 after an error; with
---fail_on_violation, 2 when the claim is refuted; 130 after Ctrl-C, 143 after SIGTERM.
+Trains many models on a dataset D and as many on D plus a canary, compares the canary's losses, and
+writes report.json, report.md, report.html, observations.npz and pictures into --output_dir. Models
+are kept as they finish: a run that was interrupted goes on from them when it is started again. Exit
+status: 0; 1 after an error; with --fail_on_violation, 2 when the claim is refuted; 130 after
+Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Audits the certificate of an exponential-mechanism sampler, from a pair of datasets to verdict.
 
-Draws many releases on two neighbouring datasets and writes report.json, report.md, observations.npz and pictures into
---output_dir: the certificate, the exact divergence of the program as run, a point estimate, a certified lower bound, the
-utility. Exit status: 0; 1 after an error; with --fail_on_violation, 2 when the claim is refuted.
+Draws many releases on two neighbouring datasets and writes report.json, report.md, report.html,
+observations.npz and pictures into --output_dir: the certificate, the exact divergence of the
+program as run, a point estimate, a certified lower bound, the utility. Exit status: 0; 1 after an
+error; with --fail_on_violation, 2 when the claim is refuted.
 """
 
 from __future__ import annotations

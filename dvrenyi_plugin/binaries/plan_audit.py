@@ -1,13 +1,13 @@
 """Says how many models an audit needs, before any is trained.
 
-Prints, for a claim of mu-Gaussian DP and each Renyi order: how many models a world refute the claim if the true mu is larger
-(--true_mu, or --noise_scale), and how many certify a fraction of the claim if it is exactly true. With --output_dir, also
-writes plan.json and plan.md. Say with --sequential whether the audit will train in batches. Exit status: 0; 1 after an error.
+Prints, for a claim of mu-Gaussian DP and each Renyi order: how many models per dataset refute the
+claim if the true mu is larger (--true_mu, or --noise_scale), and how many certify a fraction of the
+claim if it is exactly true. With --output_dir, also writes plan.json, plan.md and plan.html. Say
+with --sequential whether the audit will train in batches. Exit status: 0; 1 after an error.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
-from dvrenyi_plugin.audits.report_parts import jsonable
 from dvrenyi_plugin.binaries._command import Outcome, end_process, run_command, staged_report
 from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.reports.plain_json import to_json
 
 _NAME = "plan_audit"
 
@@ -34,7 +34,7 @@ def define_flags() -> flags.FlagValues:
     program.settings(AuditPlanConfig, mu=1.0)
     program.alias("alpha", "alphas")
     program.alias("power", "powers")
-    program.text("output_dir", None, "folder for plan.json and plan.md")
+    program.text("output_dir", None, "folder for plan.json, plan.md and plan.html")
     program.switch("overwrite", False, OVERWRITE_MEANING)
     return program.values
 
@@ -56,10 +56,11 @@ def run() -> None:
 def _plan(values: flags.FlagValues) -> Outcome:
     true_mu = _true_mu(values.mu, values.true_mu, values.noise_scale)
     plan = plan_audit(settings_from(values, AuditPlanConfig, true_mu=true_mu))
-    document = json.dumps(jsonable(plan.to_dict()), indent=2, allow_nan=False) + "\n"
+    document = to_json(plan.to_dict())
     if values.output_dir is not None:
         with staged_report(_NAME, values, marker="plan.json", parts=()) as staging:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
+            _write(os.path.join(staging, "plan.html"), plan.to_html())
             _write(os.path.join(staging, "plan.json"), document)
     return Outcome(plan.to_markdown().rstrip("\n"), document)
 

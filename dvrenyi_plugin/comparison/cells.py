@@ -31,6 +31,7 @@ from dvrenyi_plugin.comparison.registry import (
     make_tester_task,
 )
 from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
+from dvrenyi_plugin.reports.plain_json import jsonable, plain_fields
 
 HONEST, BROKEN = "honest", "broken"
 OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE = "ok", "error", "timeout", "died", "not applicable"
@@ -113,11 +114,8 @@ class CellResult:
 
     def to_json(self) -> str:
         """Returns one line of JSON; what is not finite is text."""
-        content = dataclasses.asdict(self)
-        content["bounds"] = [[_plain(value) for value in pair] for pair in self.bounds]
-        content["truth"] = None if self.truth is None else _plain(self.truth)
-        content["seconds"] = [round(value, 4) for value in self.seconds]
-        return json.dumps(content, allow_nan=False)
+        content = plain_fields(self) | {"seconds": [round(value, 4) for value in self.seconds]}
+        return json.dumps(jsonable(content, as_text=True), allow_nan=False)
 
     @classmethod
     def from_json(cls, line: str) -> CellResult:
@@ -380,10 +378,6 @@ def _seed(root: int, name: str, number: int) -> int:
 def one_line(text: str) -> str:
     """Returns the beginning of a message as it can stand in every report: on one line, and encodable."""
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())[:500]
-
-
-def _plain(value: float) -> float | str:
-    return float(value) if math.isfinite(value) else str(float(value))
 
 
 def _floats(values: Sequence[Any]) -> list[float]:

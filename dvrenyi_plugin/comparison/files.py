@@ -35,7 +35,7 @@ def write_comparison_files(comparison: Comparison, directory: str) -> None:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Returns settings, versions, verdicts, totals, summaries and every cell; what is not finite is null."""
+    """Returns settings, versions, verdicts, totals, summaries and every cell."""
     others = [name for name in comparison.testers if name != "sequential"]
     content = {
         "settings": dataclasses.asdict(comparison.config),

@@ -1,4 +1,4 @@
-"""A comparison as a document: in Markdown sentences and tables, in HTML a heat map and curves too."""
+"""A comparison as a document: sentences and tables, and in HTML a heat map and curves too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison shows: sentences and tables of its pages, and the table of all cells as CSV."""
+"""What a comparison shows: the sentences and tables of its pages, and all cells as CSV."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def verdict_lines(comparison: Comparison) -> list[str]:
     for total in totals_by_tester(comparison):
         if total.tester in ours and total.honest_audits:
             lines.append(
-                f"`{total.tester}` refuted {total.false_alarms} of {total.honest_audits} honest claims"
-                f" (stated: at most {comparison.config.failure_probability:g} of them) and"
-                f" {total.detections} of {total.broken_audits} broken ones; {total.invalid} invalid answers."
+                f"`{total.tester}` refuted {total.false_alarms} of {total.honest_audits} honest"
+                f" claims (stated: at most {comparison.config.failure_probability:g} of them) and"
+                f" {total.detections} of {total.broken_audits} broken ones; {total.invalid} invalid"
+                " answers."
             )
     if ours and "broken" in comparison.config.variants:
         lines += _power_lines(comparison, ours)
@@ -59,21 +60,17 @@ def verdict_lines(comparison: Comparison) -> list[str]:
         # Not a number counts as "no bound" here: the comparison with it is False.
         negative = sum(pair.theirs <= 0.0 for pair in pairs)
         lines.append(
-            f"Against `{other}` on the same samples: `{_REFERENCE}`'s median bound is at least as large in"
-            f" {len(pairs) - len(behind)} of {len(pairs)} cells; `{other}` returns NaN in {invalid} cells and a median"
-            f" of 0 or below in {negative}."
-            + (
-                " Smaller in: "
-                + "; ".join(f"{p.mechanism} {p.variant} n={p.num_samples}" for p in behind)
-                + "."
-                if behind
-                else ""
-            )
+            f"Against `{other}` on the same samples: `{_REFERENCE}`'s median bound is at least as"
+            f" large in {len(pairs) - len(behind)} of {len(pairs)} cells; `{other}` returns NaN in"
+            f" {invalid} cells and a median of 0 or below in {negative}."
         )
+        if behind:
+            cells = "; ".join(f"{p.mechanism} {p.variant} n={p.num_samples}" for p in behind)
+            lines[-1] += f" Smaller in: {cells}."
     if comparison.num_failed:
         lines.append(
-            f"{comparison.num_failed} of {len(comparison.rows)} cells ended without a result: the status of every cell"
-            " says why."
+            f"{comparison.num_failed} of {len(comparison.rows)} cells ended without a result: the"
+            " status of every cell says why."
         )
     if comparison.num_missing:
         lines.append(f"{comparison.num_missing} planned cells have not been run yet.")
@@ -86,18 +83,19 @@ def _power_lines(comparison: Comparison, ours: list[str]) -> list[str]:
     lines = []
     if missed:
         lines.append(
-            "Broken mechanisms that none of this package's testers refuted in most audits at their largest sample"
-            f" size: {', '.join(missed)}."
+            "Broken mechanisms that none of this package's testers refuted in most audits at their"
+            f" largest sample size: {', '.join(missed)}."
         )
     elif len(open_ones) < len(comparison.mechanisms):
         lines.append(
-            f"Every {'tested ' if open_ones else ''}broken mechanism is refuted by one of this package's testers in most"
-            " audits at its largest sample size."
+            f"Every {'tested ' if open_ones else ''}broken mechanism is refuted by one of this"
+            " package's testers in most audits at its largest sample size."
         )
     if open_ones:
         lines.append(
-            "Broken mechanisms of which none of this package's testers has a result (not run yet, failed, or fewer"
-            f" samples in their pool than any sample size): {', '.join(open_ones)}."
+            "Broken mechanisms of which none of this package's testers has a result (not run yet,"
+            " failed, or fewer samples in their pool than any sample size):"
+            f" {', '.join(open_ones)}."
         )
     return lines
 
@@ -114,13 +112,14 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def settings_lines(comparison: Comparison) -> list[str]:
-    """Returns how the comparison was made, a sentence each."""
+    """Returns how the comparison was made, one paragraph per line."""
     config = comparison.config
     versions = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
     return [
-        f"Seed {config.seed}; {config.repeats} audits a cell ({config.slow_repeats} of slow testers, fewer where a pool"
-        f" of samples is exhausted); failure probability {config.failure_probability:g} of an audit, half of it for each"
-        " direction. All testers of a cell get the same samples.",
+        f"Seed {config.seed}; {config.repeats} audits per cell ({config.slow_repeats} of slow"
+        " testers, fewer where a pool of samples is exhausted); failure probability"
+        f" {config.failure_probability:g} of an audit, half of it for each direction. All testers"
+        " of a cell get the same samples.",
         f"Versions: {versions}.",
     ]
 

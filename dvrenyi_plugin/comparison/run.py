@@ -6,10 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import os
-import platform
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from importlib import metadata
 from typing import Annotated, Any
 
 from dvrenyi_plugin import __version__
@@ -57,20 +55,13 @@ from dvrenyi_plugin.execution.isolated import (
     Outcome,
     run_in_processes,
 )
+from dvrenyi_plugin.reports.versions import library_versions
 
 VARIANTS = (HONEST, BROKEN)
 _ROWS, _POOLS, _LOG = "rows.jsonl", "pools", "workers.log"
 _MIN_SAMPLES = 20
-_LIBRARIES = (
-    "numpy",
-    "scipy",
-    "torch",
-    "opacus",
-    "scikit-learn",
-    "dp_auditorium",
-    "tensorflow",
-    "keras",
-)
+# What the testers of workers may load beside what every audit uses.
+_OPTIONAL_LIBRARIES = ("scikit-learn", "dp_auditorium", "tensorflow", "keras")
 
 # Three weeks: what the system can wait for at once.
 _LONGEST_S = 2e6
@@ -215,7 +206,12 @@ def run_comparison(
                     on_progress(done, len(plan), result)
     rows = tuple(store.rows[key] for key in keys if key in store.rows)
     return Comparison(
-        config, tuple(mechanisms), tuple(testers), rows, len(plan) - len(rows), _versions()
+        config,
+        tuple(mechanisms),
+        tuple(testers),
+        rows,
+        len(plan) - len(rows),
+        library_versions(*_OPTIONAL_LIBRARIES),
     )
 
 
@@ -318,13 +314,3 @@ def _pool_path(config: ComparisonConfig, key: CellKey, size: int) -> str:
     name = f"{stem}-{key.variant}-seed{config.seed}-{size}.npz"
     # Absolute: a tester may change its process's working directory.
     return os.path.abspath(os.path.join(config.output_dir, _POOLS, name))
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "dvrenyi_plugin": __version__}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

@@ -18,7 +18,9 @@ _SIGNIFICANCE = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class CellSummary:
-    """One tester on one mechanism at one sample size, honest beside broken. None: not run, or not known.
+    """One tester on one mechanism at one sample size, honest beside broken.
+
+    None stands for what was not run or is not known.
 
     Attributes:
       mechanism: its name.
@@ -118,8 +120,10 @@ def summarise(comparison: Comparison) -> list[CellSummary]:
 
 
 def accuses_honest(summary: CellSummary, failure_probability: float) -> bool:
-    """Returns whether the honest mechanism was refuted significantly more often than stated (one-sided binomial test at
-    0.01): power says nothing there."""
+    """Returns whether the honest mechanism was refuted significantly more often than stated.
+
+    That is decided by a one-sided binomial test at 0.01. Power says nothing there.
+    """
     if summary.false_alarms is None:
         return False
     alarms = round(summary.false_alarms * summary.honest_repeats)
@@ -153,7 +157,10 @@ def totals_by_tester(comparison: Comparison) -> list[TesterTotal]:
 
 
 def head_to_head(comparison: Comparison, ours: str, theirs: str) -> list[HeadToHead]:
-    """Returns where both testers bounded D_alpha on the same samples; repeats that only one made are left out."""
+    """Returns where both testers bounded D_alpha on the same samples.
+
+    Repeats that only one of them made are left out.
+    """
     rows = {
         (row.key.mechanism, row.key.variant, row.key.num_samples, row.key.tester): row
         for row in comparison.rows
@@ -180,8 +187,10 @@ def head_to_head(comparison: Comparison, ours: str, theirs: str) -> list[HeadToH
 
 
 def undetected(comparison: Comparison, testers: Iterable[str]) -> list[str]:
-    """Returns the mechanisms whose broken variant none of these testers refuted in more than half of the audits at its
-    largest sample size."""
+    """Returns the mechanisms whose broken variant none of these testers refuted in most audits.
+
+    Most are more than half, at the mechanism's largest sample size.
+    """
     names = set(testers)
     missed = []
     for mechanism in comparison.mechanisms:

@@ -23,7 +23,7 @@ def save_figure(figure: Figure, path: str) -> None:
 
 
 def new_figure(panels: int, height: float) -> tuple[Figure, Any]:
-    """Returns a figure of stacked panels that share their horizontal axis, and the list of panels."""
+    """Returns a figure of stacked panels that share their horizontal axis, and its panels."""
     import matplotlib
 
     matplotlib.use("Agg")

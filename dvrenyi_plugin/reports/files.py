@@ -38,7 +38,8 @@ def write_report(
     Raises:
       OSError: a file cannot be written.
     """
-    np.savez_compressed(os.path.join(directory, "observations.npz"), **observations)  # type: ignore[arg-type]
+    arrays: dict[str, Any] = dict(observations)
+    np.savez_compressed(os.path.join(directory, "observations.npz"), **arrays)
     gallery = draw_pictures([*_shared_pictures(report), *pictures], directory)
     for name, text in (
         ("report.md", report.to_markdown(gallery)),

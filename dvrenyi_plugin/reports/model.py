@@ -1,4 +1,4 @@
-"""What an audit found, with everything that decided it: as data, JSON, Markdown, HTML, and in short.
+"""What an audit found, with everything that decided it: as data, JSON, Markdown and HTML.
 
 The same model serves every audit. What only one kind of audit knows (losses of a canary, the
 certificate of a sampler) comes as sections.
@@ -7,6 +7,7 @@ certificate of a sampler) comes as sections.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -236,18 +237,8 @@ class AuditReport:
 
     def summary(self) -> str:
         """Returns a few lines for the terminal."""
-        source = self.deciding.claim_source
-        exact = self.exact_divergence
-        confidence = f"failure probability {self.failure_probability:g}"
         lines = [
-            ("claim", self.claim.describe() + (f" ({source})" if source else "")),
-            *(
-                ()
-                if exact is None
-                else (("exact divergence", f"{number(exact)} (of the program as run)"),)
-            ),
-            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
-            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
+            *self._headline(),
             ("verdict", self.verdict()),
             *(line for section in self.sections for line in section.summary),
             *(() if self.sequential is None else (("stopped", self.sequential.summary()),)),
@@ -261,7 +252,10 @@ class AuditReport:
             target,
             report=self,
             gallery=gallery,
-            overview=self._overview(),
+            overview=Table(
+                ("quantity", "value"),
+                [*self._headline(), (f"{self.unit} per dataset", self.num_samples)],
+            ),
             sections=[
                 self._bounds_section(),
                 *(section for section in self.sections if section.title),
@@ -269,42 +263,48 @@ class AuditReport:
             ],
         )
 
-    def _overview(self) -> Table:
-        exact = self.exact_divergence
+    def _headline(self) -> list[tuple[str, str]]:
+        """Returns claim, exact divergence if it is known, estimate and bound, each by its name."""
+        source = self.deciding.claim_source
+        rows = [("claim", self.claim.describe() + (f" ({source})" if source else ""))]
+        if self.exact_divergence is not None:
+            exact = number(self.exact_divergence)
+            rows.append(("exact divergence", f"{exact} (of the program as run)"))
         confidence = f"failure probability {self.failure_probability:g}"
-        rows = [
-            ("claim", self.claim.describe()),
-            *(() if exact is None else (("exact divergence, as run", number(exact)),)),
-            ("point estimate (no confidence statement)", number(self.point_estimate)),
-            (f"certified lower bound ({confidence})", number(self.lower_bound)),
-            (f"{self.unit} per dataset", self.num_samples),
+        return [
+            *rows,
+            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
+            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
         ]
-        return Table(("quantity", "value"), rows)
 
     def _bounds_section(self) -> Section:
-        is_exact = self.exact_divergence is not None
         header = (
-            "numerator over denominator",
-            *("alpha", "claim", *(("exact",) if is_exact else ())),
-            *("lower bound", "failure probability", "point estimate", "method"),
+            *("numerator over denominator", "alpha", "claim", "exact", "lower bound"),
+            *("failure probability", "point estimate", "method"),
         )
-        rows = []
-        for claim in self.claims:
-            alpha = "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}"
-            exact = [(number(value),) for value in claim.exact_divergences or ()]
-            for index, entry in enumerate(claim.directions):
-                rows.append(
-                    (
-                        entry.direction,
-                        *(alpha, number(claim.claim.epsilon), *(exact[index] if is_exact else ())),
-                        number(entry.bound.lower_bound),
-                        f"{entry.bound.failure_probability:g}",
-                        number(entry.bound.point_estimate),
-                        entry.bound.method,
-                    )
-                )
+        rows = [
+            (
+                entry.direction,
+                "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}",
+                number(claim.claim.epsilon),
+                number(exact),
+                number(entry.bound.lower_bound),
+                f"{entry.bound.failure_probability:g}",
+                number(entry.bound.point_estimate),
+                entry.bound.method,
+            )
+            for claim in self.claims
+            for entry, exact in zip(
+                claim.directions,
+                claim.exact_divergences or itertools.repeat(math.nan),
+                strict=False,
+            )
+        ]
+        table = Table(header, rows)
+        if all(claim.exact_divergences is None for claim in self.claims):
+            table = table.without("exact")
         divided = "The failure probability is divided over all claims and directions."
-        return Section("Claims and directions", paragraphs=(divided,), table=Table(header, rows))
+        return Section("Claims and directions", paragraphs=(divided,), table=table)
 
     def _closing_sections(self) -> tuple[Section, Section]:
         work = _UNITS[self.unit][1]

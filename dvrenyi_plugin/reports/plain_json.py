@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -19,23 +20,29 @@ def to_json(content: Any) -> str:
     return json.dumps(jsonable(content), indent=2, allow_nan=False) + "\n"
 
 
-def jsonable(value: Any) -> Any:
-    """Returns plain dicts, lists, strings and numbers; numbers that are not finite become None."""
+def jsonable(value: Any, *, as_text: bool = False) -> Any:
+    """Returns plain dicts, lists, strings and numbers.
+
+    Args:
+      value: anything.
+      as_text: NaN and infinity become text that `float` reads back; otherwise they become None.
+    """
+    clean = functools.partial(jsonable, as_text=as_text)
     match value:
         case None | bool() | str() | int():
             return value
         case float():
-            return float(value) if math.isfinite(value) else None
+            return float(value) if math.isfinite(value) else str(float(value)) if as_text else None
         case np.generic():
-            return jsonable(value.item())
+            return clean(value.item())
         case np.ndarray():
-            return jsonable(value.tolist())
+            return clean(value.tolist())
         case Mapping():
-            return {str(name): jsonable(entry) for name, entry in value.items()}
+            return {str(name): clean(entry) for name, entry in value.items()}
         case list() | tuple():
-            return [jsonable(entry) for entry in value]
+            return [clean(entry) for entry in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return jsonable(plain_fields(value))
+        return clean(plain_fields(value))
     return str(value)
 
 

@@ -14,8 +14,8 @@ class EvidencePath:
 
     Attributes:
       direction: which dataset's law is the numerator.
-      log_e_values: log e-value against the claim after each batch, in nats; frozen once it reached the
-        threshold.
+      log_e_values: log e-value against the claim after each batch, in nats; frozen once it
+        reached the threshold.
     """
 
     direction: str
@@ -77,8 +77,9 @@ class SequentialOutcome:
     def summary(self) -> str:
         """Returns in one line why the audit stopped, with the models trained and saved."""
         return (
-            f"{self.stopped}: {self.models_trained_per_world} of at most {self.max_models_per_world}"
-            f" models per dataset trained, {self.models_saved_per_world} saved"
+            f"{self.stopped}: {self.models_trained_per_world} of at most"
+            f" {self.max_models_per_world} models per dataset trained,"
+            f" {self.models_saved_per_world} saved"
         )
 
     def describe(self) -> str:

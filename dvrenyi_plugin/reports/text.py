@@ -33,6 +33,12 @@ class Table:
             for column in range(len(self.header))
         ]
 
+    def without(self, name: str) -> Table:
+        """Returns the table without one column."""
+        left = [column for column, title in enumerate(self.header) if title != name]
+        header, *rows = ([row[column] for column in left] for row in (self.header, *self.rows))
+        return Table([str(title) for title in header], rows)
+
 
 def number(value: float) -> str:
     """Returns a number to four digits, "none" for NaN and infinity."""

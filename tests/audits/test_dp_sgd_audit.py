@@ -11,25 +11,26 @@ import numpy as np
 import pytest
 
 from dvrenyi_plugin import audits
+from dvrenyi_plugin.audits.directions import bound_both_directions
 from dvrenyi_plugin.audits.dp_sgd.audit import (
+    DIRECTIONS,
     DpSgdAuditConfig,
     audit_dp_sgd,
-    run_both_directions,
 )
-from dvrenyi_plugin.audits.dp_sgd.experiment import (
-    DpSgdExperimentConfig,
-    ExperimentSeeds,
-    build_dp_sgd_experiment,
-)
-from dvrenyi_plugin.audits.dp_sgd.report import Separation
+from dvrenyi_plugin.audits.dp_sgd.experiment import ExperimentSeeds, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.plots import plot_losses
+from dvrenyi_plugin.audits.dp_sgd.sections import Separation
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 from dvrenyi_plugin.audits.dp_sgd.training import Observations
-from dvrenyi_plugin.audits.pictures import Gallery
-from dvrenyi_plugin.audits.plots import plot_bound, plot_losses, save_figure
-from dvrenyi_plugin.audits.report_parts import jsonable, library_versions
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon
 from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+from dvrenyi_plugin.reports.figures import save_figure
+from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
+from dvrenyi_plugin.reports.plain_json import jsonable
+from dvrenyi_plugin.reports.plots import plot_bound
+from dvrenyi_plugin.reports.versions import library_versions
 from dvrenyi_plugin.testers.bound_result import BoundResult
 
 
@@ -89,7 +90,9 @@ def pair():
 def test_each_direction_is_tested_once_at_half_of_the_failure_probability():
     tester = RecordingTester()
     observations = Observations(np.zeros((10, 1)), np.ones((10, 1)))
-    first, second = run_both_directions(tester, observations, 0.05)
+    first, second = bound_both_directions(
+        tester, (observations.with_canary, observations.without), 0.025, DIRECTIONS
+    )
     assert [call[2] for call in tester.calls] == [0.025, 0.025]
     assert first.direction == "with over without canary"
     np.testing.assert_array_equal(tester.calls[0][0], observations.with_canary)
@@ -150,13 +153,13 @@ def test_report_as_json_and_markdown(pair):
     assert content["wall_seconds"] >= content["training_seconds"] > 0.0
     assert content["directions"][0]["details"] == {"not a number": None, "counts": [0, 1]}
     assert content["directions"][1]["direction"] == "without over with canary"
-    assert content["losses"]["with_canary"]["mean"] == result.observations.with_canary.mean()
+    assert content["losses"]["with_canary"]["mean"] == result.samples[0].mean()
     assert content["noise_free_shift"] == -1.5
-    spread = result.report.separation.standard_deviation
+    spread = Separation.of(result.samples[1][:, 0], result.samples[0][:, 0]).standard_deviation
     assert content["noise_free_d_prime"] == -1.5 / spread
     assert spread == pytest.approx(1.0, rel=0.3)
     assert content["notes"] == ["a weak canary"]
-    markdown = result.report.to_markdown(Gallery({"caption": "losses.png"}))
+    markdown = result.report.to_markdown(Gallery((DrawnPicture("losses.png", "caption", b""),)))
     assert "![caption](losses.png)" in markdown
     assert "a\\|b" in markdown
     for line in markdown.splitlines():

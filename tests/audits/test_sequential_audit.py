@@ -10,22 +10,19 @@ import pytest
 from scipy import stats
 
 from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
-from dvrenyi_plugin.audits.dp_sgd.files import EVIDENCE_FILE, REPORT_FILES, write_report_files
-from dvrenyi_plugin.audits.dp_sgd.sequential import (
-    DIRECTIONS,
-    SequentialAuditConfig,
-    audit_dp_sgd_sequentially,
-)
+from dvrenyi_plugin.audits.dp_sgd.files import LOSSES_FILE, write_report_files
 from dvrenyi_plugin.audits.dp_sgd.training import (
     WITH_CANARY,
     ModelTrainingConfig,
     train_both_worlds,
 )
+from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.bounds.information_limit import gaussian_pair
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
+from dvrenyi_plugin.reports.files import EVIDENCE_FILE, REPORT_FILES
 from dvrenyi_plugin.testers.dv_renyi_tester import (
     DvRenyiPropertyTester,
     DvRenyiPropertyTesterConfig,
@@ -76,7 +73,7 @@ def audit(trainer, num_models=200, workers=1, failure_probability=0.05, tester=T
         failure_probability=failure_probability,
         training=ModelTrainingConfig(num_workers=workers),
     )
-    return audit_dp_sgd_sequentially(
+    return audit_dp_sgd(
         trainer, tester, PAIR, config, SequentialAuditConfig(**options), claimed_mu=1.0
     )
 
@@ -95,7 +92,7 @@ def test_a_false_claim_is_refuted_early_and_no_further_model_is_trained():
     assert sorted(trainer.trained) == [
         (world, index) for world in (0, 1) for index in range(outcome.models_trained_per_world)
     ]
-    assert report.num_models == outcome.models_trained_per_world
+    assert report.num_samples == outcome.models_trained_per_world
     assert max(path.log_e_values[-1] for path in outcome.evidence) >= math.log(40.0)
 
 
@@ -176,17 +173,17 @@ def test_the_number_of_workers_changes_nothing():
     trainer = GaussianTrainer(mu=2.5, seed=2)
     alone, shared = audit(trainer), audit(trainer, workers=2)
     assert alone.report.sequential == shared.report.sequential
-    assert alone.observations.without.tobytes() == shared.observations.without.tobytes()
+    assert alone.samples[1].tobytes() == shared.samples[1].tobytes()
     assert alone.report.lower_bound == shared.report.lower_bound
 
 
 def test_the_observations_are_those_of_an_audit_of_fixed_size():
     result = audit(GaussianTrainer(mu=3.0))
-    count = result.report.num_models
+    count = result.report.num_samples
     fixed = train_both_worlds(GaussianTrainer(mu=3.0), PAIR, range(count), ModelTrainingConfig())
-    assert result.observations.without.tobytes() == fixed.without.tobytes()
-    assert result.observations.with_canary.tobytes() == fixed.with_canary.tobytes()
-    assert result.report.losses_without.count == count
+    assert result.samples[1].tobytes() == fixed.without.tobytes()
+    assert result.samples[0].tobytes() == fixed.with_canary.tobytes()
+    assert result.report.document()["losses"]["without_canary"].count == count
 
 
 def test_a_larger_budget_continues_the_same_audit():
@@ -228,7 +225,7 @@ def test_a_violation_of_the_size_looked_for_is_refuted_and_not_given_up():
 def test_too_few_models_for_a_first_bet_are_noted():
     report = audit(GaussianTrainer(mu=3.0), num_models=24).report
     assert report.lower_bound == 0.0
-    assert any("24 models a world are too few" in note for note in report.notes)
+    assert any("24 models per dataset are too few" in note for note in report.notes)
     assert not audit(GaussianTrainer(mu=0.5), num_models=60).report.notes
 
 
@@ -265,7 +262,7 @@ def test_a_tester_that_needs_all_samples_at_once_is_refused():
 def test_report_says_in_json_words_and_a_picture_how_the_audit_went(tmp_path):
     result = audit(GaussianTrainer(mu=3.0))
     write_report_files(result, str(tmp_path))
-    assert sorted(os.listdir(tmp_path)) == sorted((*REPORT_FILES, EVIDENCE_FILE))
+    assert sorted(os.listdir(tmp_path)) == sorted((*REPORT_FILES, LOSSES_FILE, EVIDENCE_FILE))
     assert (tmp_path / EVIDENCE_FILE).read_bytes().startswith(b"\x89PNG")
     outcome, content = (
         result.report.sequential,
@@ -282,10 +279,10 @@ def test_report_says_in_json_words_and_a_picture_how_the_audit_went(tmp_path):
     assert content["log_e_value_threshold"] == pytest.approx(math.log(40.0))
     assert content["futility_mu"] is None
     text = (tmp_path / "report.md").read_text()
-    assert f"{trained} a world of at most 200" in text
-    assert f"{200 - trained} a world were saved" in text
+    assert f"{trained} per dataset of at most 200" in text
+    assert f"{200 - trained} per dataset were saved" in text
     assert "anytime-valid" in text and f"({EVIDENCE_FILE})" in text
-    assert f"{trained} of at most 200 models a world trained" in result.report.summary()
+    assert f"{trained} of at most 200 models per dataset trained" in result.report.summary()
 
 
 def test_an_audit_of_fixed_size_reports_no_stopping():

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from dvrenyi_plugin._internal.user_code import notes_of
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd, run_both_directions
-from dvrenyi_plugin.audits.dp_sgd.sequential import SequentialAuditConfig, audit_dp_sgd_sequentially
+from dvrenyi_plugin.audits.directions import bound_both_directions
+from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainingConfig,
     Observations,
     train_both_worlds,
 )
+from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 from dvrenyi_plugin.execution.observation_store import open_store
 from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, as_privacy_property
 from dvrenyi_plugin.mechanisms.training import TrainingMechanism, TrainingMechanismConfig
@@ -122,7 +123,7 @@ def test_e1_the_audit_of_a_training_that_centres_its_data_refutes() -> None:
         found = train_both_worlds(
             mechanism(train), PAIR, range(300), ModelTrainingConfig(models_per_task=10)
         )
-        directions = run_both_directions(tester, found, 0.05)
+        directions = bound_both_directions(tester, (found.with_canary, found.without), 0.025)
         bounds.append(max(direction.bound.lower_bound for direction in directions))
     assert bounds[0] == bounds[1]
     assert 1.0 < bounds[0] < 4.0
@@ -177,7 +178,7 @@ class SpoilingTester:
 def test_e1_a_tester_that_spoils_its_samples_does_not_reach_the_other_direction() -> None:
     tester = SpoilingTester()
     observations = Observations(np.arange(4.0)[:, np.newaxis], np.ones((4, 1)))
-    run_both_directions(tester, observations, 0.05)
+    bound_both_directions(tester, (observations.with_canary, observations.without), 0.025)
     np.testing.assert_array_equal(tester.seen[1][0], np.arange(4.0)[:, np.newaxis])
     np.testing.assert_array_equal(observations.without, np.arange(4.0)[:, np.newaxis])
 
@@ -204,7 +205,7 @@ def test_e9_both_audits_stop_at_models_that_repeat_each_other() -> None:
         audit_dp_sgd(mechanism(self_seeded), dv_tester(), PAIR, config)
     for batch in (2, 200):
         with pytest.raises(ValueError, match=message):
-            audit_dp_sgd_sequentially(
+            audit_dp_sgd(
                 mechanism(self_seeded),
                 sequential_tester(),
                 PAIR,
@@ -250,8 +251,8 @@ def test_f3_models_without_a_finite_loss_are_counted_and_stored(tester, tmp_path
         raw = np.array([store.rows(0, range(200))[i][0] for i in range(200)])
     assert again.report.lower_bound == first.report.lower_bound
     assert np.isinf(raw).any() and np.isnan(raw).any()
-    assert first.report.losses_without.count == np.isfinite(raw).sum()
-    assert abs(first.report.losses_without.mean) < 2.0
+    assert first.report.document()["losses"]["without_canary"].count == np.isfinite(raw).sum()
+    assert abs(first.report.document()["losses"]["without_canary"].mean) < 2.0
     (note,) = first.report.notes
     assert (
         f"of 400 models gave an observation that is infinite or no number ({(~np.isfinite(raw)).sum()} without"
@@ -263,8 +264,12 @@ def test_f3_models_without_a_finite_loss_are_counted_and_stored(tester, tmp_path
 
 
 def test_f3_the_sequential_audit_goes_on_too() -> None:
-    result = audit_dp_sgd_sequentially(
-        mechanism(observe=diverging), sequential_tester(), PAIR, DpSgdAuditConfig(num_models=200)
+    result = audit_dp_sgd(
+        mechanism(observe=diverging),
+        sequential_tester(),
+        PAIR,
+        DpSgdAuditConfig(num_models=200),
+        SequentialAuditConfig(),
     )
     assert result.report.refuted
     assert "infinite or no number" in result.report.notes[-1]

@@ -27,10 +27,11 @@ def test_a_plan_is_printed_and_written(tmp_path, capsys):
         "--mu=1", "--noise_scale=0.5", "--alphas=1.25,2", "--power=0.8", f"--output_dir={folder}"
     )
     assert status == 0
-    assert sorted(os.listdir(folder)) == ["plan.json", "plan.md", "settings.json"]
+    assert sorted(os.listdir(folder)) == ["plan.html", "plan.json", "plan.md", "settings.json"]
     printed = capsys.readouterr().out
     assert printed == (folder / "plan.md").read_text()
     assert "if the true mu is 2" in printed
+    assert "if the true mu is 2</h2>" in (folder / "plan.html").read_text()
     values = json.loads((folder / "plan.json").read_text())
     assert values["config"]["true_mu"] == 2.0
     assert [entry["alpha"] for entry in values["refute"]] == [1.25, 2.0]
@@ -45,7 +46,7 @@ def test_a_plan_is_printed_and_written(tmp_path, capsys):
 
 def test_a_kept_claim_is_never_refuted(capsys):
     assert plan("--mu=1", "--true_mu=1", "--alphas=2") == 0
-    refuting = capsys.readouterr().out.split("## Models a world to certify")[0]
+    refuting = capsys.readouterr().out.split("## Models per dataset to certify")[0]
     row = next(line for line in refuting.splitlines() if line.startswith("| 2 "))
     assert row.count("never") == 3
     assert row.count("0%") == 4
@@ -87,12 +88,12 @@ def test_e10_the_answer_says_for_which_audit_it_is(capsys):
     batches = capsys.readouterr().out
     assert "fixed number of models" in fixed
     assert "--sequential --batch_models=10" in batches
-    assert "first 30 models a world are not bet on" in batches
+    assert "first 30 models per dataset are not bet on" in batches
 
 
 def test_e10_a_large_order_is_one_row_that_says_never(capsys):
     assert plan("--alphas=2,64", "--true_mu=4") == 0
-    refuting = capsys.readouterr().out.split("## Models a world to certify")[0]
+    refuting = capsys.readouterr().out.split("## Models per dataset to certify")[0]
     small, large = (
         next(line for line in refuting.splitlines() if line.startswith(f"| {alpha} "))
         for alpha in (2, 64)

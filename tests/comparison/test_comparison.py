@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.comparison import html_page as comparison_page
+from dvrenyi_plugin.comparison import page as comparison_page
 from dvrenyi_plugin.comparison import registry
 from dvrenyi_plugin.comparison.cells import (
     BROKEN,
@@ -33,7 +33,7 @@ from dvrenyi_plugin.comparison.cells import (
     run_cell,
 )
 from dvrenyi_plugin.comparison.files import to_json
-from dvrenyi_plugin.comparison.html_page import to_html
+from dvrenyi_plugin.comparison.page import to_html, to_markdown
 from dvrenyi_plugin.comparison.registry import (
     BUILT_IN_MODULES,
     AuditSubject,
@@ -45,7 +45,7 @@ from dvrenyi_plugin.comparison.registry import (
     register_mechanism,
     register_tester,
 )
-from dvrenyi_plugin.comparison.render import to_csv, to_markdown, verdict_lines
+from dvrenyi_plugin.comparison.render import to_csv, verdict_lines
 from dvrenyi_plugin.comparison.rows import RowStore
 from dvrenyi_plugin.comparison.run import Comparison, ComparisonConfig, run_comparison
 from dvrenyi_plugin.comparison.summary import (
@@ -744,17 +744,28 @@ class TestSummaries:
             CellResult.from_json('{"key": 1}')
 
 
-class _Links(html.parser.HTMLParser):
-    def __init__(self) -> None:
+class _Page(html.parser.HTMLParser):
+    """Reads a page, and fails where a tag is not closed or closed twice."""
+
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.loaded: list[str] = []
-        self.open: list[str] = []
+        self.tags: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open.append(tag)
+        self.tags.append(tag)
+        if tag not in ("meta", "br", "wbr"):
+            self._open.append(tag)
         for name, value in attrs:
             if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
                 self.loaded.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
 
 
 def test_messages_cannot_break_the_tables() -> None:
@@ -764,10 +775,10 @@ def test_messages_cannot_break_the_tables() -> None:
         "a | b \\\\| <script>x</script> `c`",
     )
     comparison = comparison_of([failed], ("sequential",))
-    assert "<script>" not in to_html(comparison, "t")
-    markdown = to_markdown(comparison, "t")
+    assert "script" not in _Page(to_html(comparison, "<script>")).tags
+    markdown = to_markdown(comparison, "<script>")
     assert "<script>" not in markdown
-    (line,) = [line for line in markdown.splitlines() if "script" in line]
+    (line,) = [line for line in markdown.splitlines() if "a \\|" in line]
     # A bar splits cells unless an odd number of backslashes stands before it.
     cells = re.findall(r"(?<!\\)(?:\\\\)*\|", line)
     assert len(cells) == 13
@@ -781,11 +792,10 @@ def test_page_and_texts_show_every_cell_and_load_nothing() -> None:
     ]
     comparison = comparison_of(rows, ("sequential", "gdp_baseline"))
     page = to_html(comparison, "A <title>")
-    links = _Links()
-    links.feed(page)
-    assert links.loaded == []
+    read = _Page(page)
+    assert read.loaded == []
     assert "A &lt;title&gt;" in page
-    assert links.open.count("svg") == 1
+    assert read.tags.count("svg") == 1
     assert "NaN 0.50" in page
     markdown = to_markdown(comparison, "Title")
     assert "| gaussian | 100 | sequential | 1.00 | 0.50 | 2 + 2 | 0.75 | 0.50 |" in markdown

@@ -12,12 +12,9 @@ import pytest
 
 from dvrenyi_plugin._internal import progress as _progress
 from dvrenyi_plugin.audits.dp_sgd import experiment as dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.experiment import (
-    DpSgdExperiment,
-    DpSgdExperimentConfig,
-    build_dp_sgd_experiment,
-)
+from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperiment, build_dp_sgd_experiment
 from dvrenyi_plugin.audits.dp_sgd.initial_weights import PretrainingConfig, pretrain_weights
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 from dvrenyi_plugin.data.labelled import LabelledDataset, load_dataset, split_for_audit
 from dvrenyi_plugin.mechanisms import EnsembleDpSgdMechanism
 

@@ -18,7 +18,8 @@ import pytest
 
 from dvrenyi_plugin._internal import files as _files
 from dvrenyi_plugin._internal.files import scratch_folder, write_atomically
-from dvrenyi_plugin.binaries._command import Outcome, ProgramFlags, run_command
+from dvrenyi_plugin.binaries._command import Outcome, run_command
+from dvrenyi_plugin.binaries._flags import ProgramFlags
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 
@@ -319,7 +320,7 @@ import blocks
 def body(values):
     list(run_tasks(blocks.task, sys.argv[2], [(i,) for i in range(4)], backend="dask", scheduler=sys.argv[1]))
 if __name__ == "__main__":
-    sys.exit(_command.run_command("lost", "", _command.ProgramFlags().values, body, ["lost"]))
+    sys.exit(_command.run_command("lost", "", ProgramFlags().values, body, ["lost"]))
 """
 
 

@@ -1,6 +1,5 @@
 """Text from outside is shown as it is and does nothing: in the terminal, in Markdown, in HTML."""
 
-import dataclasses
 import html.parser
 import re
 
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.report_text import aligned, readable, setting_rows, table
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -75,41 +73,3 @@ def test_messages_no_markup_is_left_in_markdown(text):
 def test_messages_ordinary_names_stay_readable():
     assert escape("no_clipping, 3.5e-4 (é, 中)", "markdown") == "no_clipping, 3.5e-4 (é, 中)"
     assert escape("/tmp/new results/report.md") == "/tmp/new results/report.md"
-
-
-def test_messages_a_table_has_the_cells_it_was_given():
-    text = table(("a", "b|c"), [(value, 1) for value in HOSTILE])
-    lines = text.splitlines()
-    assert len(lines) == 2 + len(HOSTILE)
-    for line in lines:
-        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
-
-
-def test_messages_settings_are_words_and_not_python():
-    @dataclasses.dataclass
-    class Unknown:
-        value: int = 1
-
-    rows = setting_rows(
-        {
-            "num_steps": None,
-            "exact": True,
-            "alphas": (1.25, 2.0),
-            "none": (),
-            "seeds": {"mechanism": 3, "tester": None},
-            "other": Unknown(),
-        }
-    )
-    assert rows[:6] == [
-        ("num_steps", "not set"),
-        ("exact", "yes"),
-        ("alphas", "1.25, 2"),
-        ("none", "none"),
-        ("seeds, mechanism", "3"),
-        ("seeds, tester", "not set"),
-    ]
-    assert readable({"a": [1, None]}) == "a: 1, not set"
-
-
-def test_messages_a_value_takes_one_line_of_the_terminal():
-    assert aligned([("a", "x\ny\x1b[2J"), ("long", 1)]) == "a     x y\\x1b[2J\nlong  1"

@@ -11,7 +11,8 @@ import torch
 from scipy import stats
 from torch import nn
 
-from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperimentConfig, build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.mechanism import (
     EnsembleDpSgdMechanism,

@@ -83,7 +83,7 @@ def test_messages_reports_say_how_many_models_it_takes(tmp_path, capsys):
         out = tmp_path / name
         assert audit_dpsgd.main(["x", *flags, *more, f"--output_dir={out}"]) == 0
         least = {"fixed": 19, "batches": STREAM_WARM_UP + 9}[name]
-        note = f"12 models a world are too few: whatever the mechanism does, they cannot refute this claim. At the failure probability 0.025 of each bound it takes at least {least}."
+        note = f"12 models per dataset are too few: whatever the mechanism does, they cannot refute this claim. At the failure probability 0.025 of each bound it takes at least {least}."
         assert note in (out / "report.md").read_text()
         assert note in json.loads((out / "report.json").read_text())["notes"]
         assert note in capsys.readouterr().out
@@ -93,6 +93,6 @@ def test_messages_reports_of_samplers_say_how_many_releases_it_takes(tmp_path, c
     flags = ("--num_samples=12", "--cells=64", f"--output_dir={tmp_path}")
     assert audit_shk.main(["x", *flags]) == 0
     (note,) = json.loads((tmp_path / "report.json").read_text())["notes"]
-    assert note.startswith("12 releases a dataset are too few")
+    assert note.startswith("12 releases per dataset are too few")
     assert note in capsys.readouterr().out
     assert note in (tmp_path / "report.md").read_text()

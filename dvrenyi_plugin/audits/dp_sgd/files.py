@@ -28,7 +28,8 @@ def write_report_files(result: AuditResult, directory: str) -> None:
             without[:, 0],
             with_canary[:, 0],
             _critic_of_losses(result.samples),
-            critic_name="critic fitted to these losses: log density ratio, with over without the canary",
+            critic_name="critic fitted to these losses: log density ratio, with over without the"
+            " canary",
         ),
     )
     write_report(

@@ -1,23 +1,15 @@
-"""What an audit of DP-SGD adds to its report: the losses of the canary, and how far apart they lie."""
+"""What an audit of DP-SGD adds to its report: the losses of the canary, and their distance."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin.interfaces import GaussianDp, read_claim
 from dvrenyi_plugin.mechanisms.finite_observations import is_mapped
-from dvrenyi_plugin.reports.model import (
-    AuditReport,
-    ClaimReport,
-    DirectionReport,
-    Section,
-    TestedLevel,
-)
+from dvrenyi_plugin.reports.model import Section
 from dvrenyi_plugin.reports.text import Table, number
 
 
@@ -87,41 +79,6 @@ class Separation:
         d_prime = abs(float(without.mean() - with_canary.mean())) / pooled
         variance = (first + second) / (first * second) + d_prime**2 / (2 * (first + second))
         return cls(d_prime, math.sqrt(variance), pooled)
-
-
-def report_on_losses(
-    without: NDArray[np.float64],
-    with_canary: NDArray[np.float64],
-    directions: tuple[DirectionReport, ...],
-    privacy_property: Any,
-    *,
-    claimed_mu: float | None,
-    noise_free_shift: float | None,
-    **fields: Any,
-) -> AuditReport:
-    """Returns the report on canary losses of shape (num_models,) and what was certified from them.
-
-    Args:
-      without: of models trained without the canary, in nats.
-      with_canary: of models trained with it, in nats.
-      directions: both orderings of the datasets.
-      privacy_property: what the tester tested.
-      claimed_mu: Gaussian DP parameter that the property was derived from, if it does not hold one.
-      noise_free_shift: see `loss_sections`.
-      fields: further attributes of the report.
-    """
-    claim, bound = read_claim(privacy_property), directions[0].bound
-    mu = claim.mu if isinstance(claim, GaussianDp) else claimed_mu
-    return AuditReport(
-        title="Privacy audit of DP-SGD",
-        claims=(ClaimReport(TestedLevel(bound.alpha, bound.threshold, mu), directions),),
-        num_samples=int(without.size),
-        unit="models",
-        sections=loss_sections(
-            without, with_canary, noise_free_shift=noise_free_shift, claimed_mu=mu
-        ),
-        **fields,
-    )
 
 
 def loss_sections(

@@ -1,4 +1,4 @@
-"""Pictures of a sampler's flow: densities over time, log ratio under its envelopes, distance to the target."""
+"""Pictures of a sampler's flow: densities, log ratio under its envelopes, distance to the target."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class FlowCurves:
       path1: laws on the first dataset.
       path2: laws on the second dataset.
       log_ratio: shape (k,), sup |log rho_t / rho'_t|, exact.
-      data_free_envelope: shape (k,), the bound on it for all neighbours, were the run stopped at that time.
+      data_free_envelope: shape (k,), the bound on it for all neighbours, were the run stopped at
+        that time.
       claimed_epsilon: pure-DP level claimed for the release.
       pair_envelope: shape (k,), the bound that knows this pair's exact target ratio.
       kl_to_target: shape (k,), KL(rho_t || pi) on the first dataset, exact.
@@ -139,7 +140,8 @@ def plot_log_ratio(curves: FlowCurves) -> Figure:
         linestyle="--",
         label="envelope for all neighbours",
     )
-    # The release is held to this line: a broken sampler that stops early hides under the envelope of its real time.
+    # The release is held to this line: a broken sampler that stops early hides under the envelope
+    # of its real time.
     axis.axhline(curves.claimed_epsilon, color=BLACK, linestyle=":", label="claim for the release")
     axis.plot(
         curves.times,

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from dvrenyi_plugin.audits.dp_sgd import files as report_files
-from dvrenyi_plugin.audits.pictures import Picture, draw_pictures
-from dvrenyi_plugin.audits.plots import new_figure
-from dvrenyi_plugin.audits.samplers import files as shk_report_files
+from dvrenyi_plugin.audits.dp_sgd import files as dp_sgd_files
+from dvrenyi_plugin.audits.samplers import files as sampler_files
 from dvrenyi_plugin.binaries import audit_dpsgd, audit_shk
 from dvrenyi_plugin.mechanisms.dp_sgd.networks import build_model
+from dvrenyi_plugin.reports import files as report_files
+from dvrenyi_plugin.reports.figures import new_figure
+from dvrenyi_plugin.reports.pictures import Picture, draw_pictures
 
 TINY = ("--dataset=digits", "--model=logistic", "--num_records=10", "--num_models=60", "--steps=4")
 
@@ -36,10 +37,9 @@ def test_f5_a_picture_that_fails_leaves_a_line_and_no_file(tmp_path):
             [Picture("bad.png", "Bad", fail), Picture("good.png", "Good", overflows)], str(tmp_path)
         )
     assert os.listdir(tmp_path) == ["good.png"]
-    assert gallery.to_markdown() == [
-        "![Good](good.png)",
-        "bad.png could not be drawn: RuntimeError: no &lt;ink&gt; left.",
-    ]
+    assert [picture.name for picture in gallery.drawn] == ["good.png"]
+    assert gallery.drawn[0].png == (tmp_path / "good.png").read_bytes()
+    assert gallery.undrawn == {"bad.png": "RuntimeError: no <ink> left"}
 
 
 def test_f5_losses_near_the_end_of_float32_are_audited_to_a_report(tmp_path, capsys):
@@ -58,22 +58,32 @@ def test_f5_losses_near_the_end_of_float32_are_audited_to_a_report(tmp_path, cap
 
 
 def test_f5_no_picture_decides_on_the_report_of_dp_sgd(tmp_path, monkeypatch):
-    for plot in ("plot_losses", "plot_bound", "plot_evidence"):
+    monkeypatch.setattr(dp_sgd_files, "plot_losses", fail)
+    for plot in ("plot_bound", "plot_evidence"):
         monkeypatch.setattr(report_files, plot, fail)
     flags = ("--num_workers=1", "--noise_scale=0.05", "--sequential", f"--output_dir={tmp_path}")
     assert audit_dpsgd.main(["audit_dpsgd", *TINY, *flags, "--fail_on_violation"]) == 2
-    report = (tmp_path / "report.md").read_text()
-    for name in ("losses.png", "bound.png", "evidence.png"):
-        assert f"{name} could not be drawn: RuntimeError: no &lt;ink&gt; left." in report
-        assert not (tmp_path / name).exists()
+    for report in ("report.md", "report.html"):
+        text = (tmp_path / report).read_text()
+        for name in ("losses.png", "bound.png", "evidence.png"):
+            assert f"{name} could not be drawn: RuntimeError: no &lt;ink&gt; left." in text
+            assert not (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("plot", ["plot_bound", "plot_densities", "flow_curves"])
-def test_f5_no_picture_decides_on_the_report_of_a_sampler(plot, tmp_path, monkeypatch):
-    monkeypatch.setattr(shk_report_files, plot, fail)
+@pytest.mark.parametrize(
+    ("module", "plot", "undrawn"),
+    [
+        (report_files, "plot_bound", 1),
+        (sampler_files, "plot_densities", 1),
+        (sampler_files, "flow_curves", 3),
+    ],
+)
+def test_f5_no_picture_decides_on_the_report_of_a_sampler(
+    module, plot, undrawn, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, plot, fail)
     flags = ("--num_samples=200", "--tester=threshold", "--cells=64", f"--output_dir={tmp_path}")
     assert audit_shk.main(["audit_shk", *flags]) == 0
     report = (tmp_path / "report.md").read_text()
-    undrawn = {"plot_bound": 1, "plot_densities": 1, "flow_curves": 3}[plot]
     assert report.count("could not be drawn") == undrawn
     assert len([name for name in os.listdir(tmp_path) if name.endswith(".png")]) == 4 - undrawn
