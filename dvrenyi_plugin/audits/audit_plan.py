@@ -19,7 +19,7 @@ from dvrenyi_plugin._internal.limits import (
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.report_text import table
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 
 

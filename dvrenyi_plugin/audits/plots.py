@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin.audits.dp_sgd.outcome import SequentialOutcome
-from dvrenyi_plugin.audits.report_parts import AuditClaim
+from dvrenyi_plugin.audits.report_parts import TestedLevel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ class BoundedReport(Protocol):
     """What `plot_bound` shows of a report: an audit of DP-SGD or of a sampler."""
 
     @property
-    def claim(self) -> AuditClaim:
+    def claim(self) -> TestedLevel:
         """What was tested."""
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dvrenyi_plugin import __version__
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 
 _PACKAGES = ("numpy", "scipy", "torch", "opacus", "dp-accounting", "joblib")
 # Distributions that only some audits use, and the module that is loaded when they do.
@@ -29,7 +29,7 @@ _OPTIONAL_PACKAGES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class AuditClaim:
+class TestedLevel:
     """The claim under test.
 
     Attributes:

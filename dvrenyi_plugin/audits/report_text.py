@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.report_parts import AuditClaim
+from dvrenyi_plugin.audits.report_parts import TestedLevel
 
 
-def describe_claim(claim: AuditClaim) -> str:
+def describe_claim(claim: TestedLevel) -> str:
     """Returns a claim in a few words."""
     order = "" if claim.alpha is None else f" at order alpha {claim.alpha:g}"
     source = "" if claim.mu is None else f" (mu {claim.mu:g} Gaussian DP)"

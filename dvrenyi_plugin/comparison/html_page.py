@@ -111,7 +111,9 @@ def _heat_map(comparison: Comparison, summaries: Sequence[CellSummary]) -> list[
 
 def _heading(tester: str) -> str:
     name = escape(tester, "html").replace("_", "_<wbr>")
-    return name if find_tester(tester).holds else f"{name}<small>no guarantee</small>"
+    return (
+        name if find_tester(tester).valid_at_stated_level else f"{name}<small>no guarantee</small>"
+    )
 
 
 def _heat_cell(summary: CellSummary | None, stated: float) -> str:
@@ -144,7 +146,7 @@ def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> s
     from matplotlib.figure import Figure
 
     mechanisms = [m for m in comparison.mechanisms if any(s.mechanism == m for s in summaries)]
-    holds = {tester: find_tester(tester).holds for tester in comparison.testers}
+    holds = {tester: find_tester(tester).valid_at_stated_level for tester in comparison.testers}
     columns = 3
     rows = max(1, -(-len(mechanisms) // columns))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dvrenyi"}):

@@ -187,7 +187,7 @@ def _totals_table(comparison: Comparison) -> Table:
             "refuted of honest",
             "p-value",
             "invalid (NaN)",
-            "holds",
+            "valid at stated level",
         ),
         tuple(rows),
     )
@@ -294,14 +294,14 @@ def _other_renyi_testers(comparison: Comparison) -> list[str]:
         for name in comparison.testers
         if find_tester(name).family != OWN_FAMILY
         and find_tester(name).scale == RENYI
-        and find_tester(name).holds
+        and find_tester(name).valid_at_stated_level
     ]
 
 
 def _verdict(total: TesterTotal) -> str:
     if not total.honest_audits + total.broken_audits:
         return _NONE
-    return "yes" if total.holds else "no"
+    return "yes" if total.valid_at_stated_level else "no"
 
 
 def _share(part: int, whole: int) -> str:

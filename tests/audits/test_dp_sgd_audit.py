@@ -30,7 +30,7 @@ from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon
 from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class RecordingTester:
         return BoundResult(
             lower_bound=self.bounds[index],
             point_estimate=self.estimates[index],
-            threshold=self.threshold,
+            claimed_limit=self.threshold,
             refuted=self.bounds[index] > self.threshold,
             failure_probability=failure_probability,
             method="made up",

@@ -16,8 +16,8 @@ from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.audits.dp_sgd.outcome import SequentialOutcome
 from dvrenyi_plugin.audits.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.audits.report_parts import (
-    AuditClaim,
     DirectionReport,
+    TestedLevel,
     jsonable,
     library_versions,
     plain_fields,
@@ -128,7 +128,7 @@ class AuditReport:
       wall_seconds: wall time of training and testing; preparation and writing the report are not in it.
     """
 
-    claim: AuditClaim
+    claim: TestedLevel
     directions: tuple[DirectionReport, ...]
     failure_probability: float
     num_models: int
@@ -169,9 +169,9 @@ class AuditReport:
         """
         claim = read_claim(privacy_property)
         return cls(
-            claim=AuditClaim(
+            claim=TestedLevel(
                 alpha=directions[0].bound.alpha,
-                epsilon=directions[0].bound.threshold,
+                epsilon=directions[0].bound.claimed_limit,
                 mu=claim.mu if isinstance(claim, GaussianDp) else claimed_mu,
             ),
             directions=directions,

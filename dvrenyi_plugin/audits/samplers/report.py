@@ -11,8 +11,8 @@ from typing import Any
 
 from dvrenyi_plugin.audits.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.audits.report_parts import (
-    AuditClaim,
     DirectionReport,
+    TestedLevel,
     jsonable,
     library_versions,
     plain_fields,
@@ -42,7 +42,7 @@ class OrderReport:
       directions: what the tester returned.
     """
 
-    claim: AuditClaim
+    claim: TestedLevel
     claim_source: str
     exact_divergences: tuple[float, float]
     directions: tuple[DirectionReport, DirectionReport]
@@ -105,7 +105,7 @@ class ShkAuditReport:
         return tuple(entry for order in self.orders for entry in order.directions)
 
     @property
-    def claim(self) -> AuditClaim:
+    def claim(self) -> TestedLevel:
         """The claim at the deciding order."""
         return self.deciding.claim
 

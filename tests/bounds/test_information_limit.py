@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from dvrenyi_plugin.bounds.grid_pairs import GridPair, discrete_pair, gaussian_pair, laplace_pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,13 +15,9 @@ from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.growth_factor import best_bets, log_factors
 from dvrenyi_plugin.bounds.information_limit import (
     ClosestNull,
-    GridPair,
     certifiable_epsilon,
     certifiable_fraction,
     closest_null,
-    discrete_pair,
-    gaussian_pair,
-    laplace_pair,
 )
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.privacy.divergences import (
