@@ -259,7 +259,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
             else audit_dp_sgd
         )
         mechanism, columns = experiment.recording()
-        training = dataclasses.replace(audit_config.training, columns=columns)
+        training = dataclasses.replace(audit_config.training, num_observed_columns=columns)
         with open_store(
             values.store, values.output_dir, mechanism, experiment.pair, resume=values.resume
         ) as store:

@@ -9,14 +9,13 @@ error; with --fail_on_violation, 2 when the claim is refuted.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
 from dvrenyi_plugin._internal.text import escape
+from dvrenyi_plugin._internal.validation import check_choice
 from dvrenyi_plugin.binaries._command import (
     EXIT_OK,
     EXIT_REFUTED,
@@ -31,11 +30,7 @@ from dvrenyi_plugin.binaries._command import (
 from dvrenyi_plugin.binaries._output_directory import staged_output
 
 _NAME = "audit_shk"
-_TESTERS = {
-    "sequential": "SequentialRenyiPropertyTester",
-    "dv": "DvRenyiPropertyTester",
-    "threshold": "ThresholdAttackTester",
-}
+_TESTERS = ("sequential", "dv", "threshold")
 
 
 def define_flags() -> flags.FlagValues:
@@ -88,8 +83,7 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     alphas = real_numbers("alphas", values.alphas)
-    if values.tester not in _TESTERS:
-        raise ValueError(f"tester must be one of {', '.join(_TESTERS)}, got {values.tester!r}")
+    check_choice("tester", values.tester, _TESTERS)
     with staged_output(
         values.output_dir or "",
         marker="report.json",
@@ -103,6 +97,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
             build_shk_experiment,
         )
         from dvrenyi_plugin.audits.samplers.files import write_shk_report_files
+        from dvrenyi_plugin.testers.registry import make
 
         config = ShkAuditConfig(
             num_samples=values.num_samples,
@@ -126,7 +121,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
         )
         result = audit_grid_mechanism(
             experiment.mechanism,
-            functools.partial(_make_tester, values.tester, experiment.tester_seed),
+            functools.partial(make, values.tester, seed=experiment.tester_seed),
             experiment.pair,
             config,
             settings=experiment.settings | {"tester": values.tester},
@@ -139,12 +134,6 @@ def _audit(values: flags.FlagValues) -> Outcome:
         report.to_json(),
         EXIT_REFUTED if failed else EXIT_OK,
     )
-
-
-def _make_tester(name: str, seed: int, privacy_property: Any) -> Any:
-    testers = importlib.import_module("dvrenyi_plugin.testers")
-    config = getattr(testers, f"{_TESTERS[name]}Config")
-    return getattr(testers, _TESTERS[name])(config(privacy_property=privacy_property, seed=seed))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.sealed_arrays import read_arrays, write_arrays
 from dvrenyi_plugin._internal.user_code import call_user_code, notes_of, user_array
-from dvrenyi_plugin._internal.validation import check_failure_probability, check_samples
+from dvrenyi_plugin._internal.validation import check_samples
 from dvrenyi_plugin.audits.sample_checks import FreshSamples, as_number, check_verdict
 from dvrenyi_plugin.comparison.registry import (
     RENYI,
@@ -29,8 +29,9 @@ from dvrenyi_plugin.comparison.registry import (
     load_modules,
     make_tester_task,
 )
-from dvrenyi_plugin.interfaces import ApproximateDp, PropertyTester, RenyiDp
+from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
 from dvrenyi_plugin.reports.plain_json import jsonable, plain_fields
+from dvrenyi_plugin.testers.both_directions import in_both_directions
 
 HONEST, BROKEN = "honest", "broken"
 OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE = "ok", "error", "timeout", "died", "not applicable"
@@ -235,7 +236,6 @@ def run_cell(task: CellTask) -> CellResult:
 
 def _run_cell(task: CellTask) -> CellResult:
     key = task.key
-    half = check_failure_probability(task.failure_probability) / 2.0
     registered = find_tester(key.tester)
     source = _Fresh(task) if task.pool_path is None else _Pool(task)
     output_range = _range_of(*source.pilot)
@@ -254,10 +254,10 @@ def _run_cell(task: CellTask) -> CellResult:
         _seed_globally(seed)
         tester = registered.build(problem)
         start = time.perf_counter()
-        pair = (
-            _estimate(tester, samples1, samples2, half),
-            _estimate(tester, samples2, samples1, half),
+        forwards, backwards = in_both_directions(
+            tester.estimate_lower_bound, samples1, samples2, task.failure_probability
         )
+        pair = as_number(forwards), as_number(backwards)
         verdicts = [
             check_verdict(call_user_code("tester", tester.reject_property, bound))
             for bound in pair
@@ -274,14 +274,6 @@ def _run_cell(task: CellTask) -> CellResult:
         bounds=tuple(bounds),
         refuted=tuple(refuted),
         seconds=tuple(seconds),
-    )
-
-
-def _estimate(
-    tester: PropertyTester, first: Array, second: Array, failure_probability: float
-) -> float:
-    return as_number(
-        call_user_code("tester", tester.estimate_lower_bound, first, second, failure_probability)
     )
 
 

@@ -33,7 +33,7 @@ from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
 from dvrenyi_plugin.reports.plain_json import jsonable
 from dvrenyi_plugin.reports.plots import plot_bound
 from dvrenyi_plugin.reports.versions import library_versions
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RecordingTester:
         return BoundResult(
             lower_bound=self.bounds[index],
             point_estimate=self.estimates[index],
-            threshold=self.threshold,
+            claimed_limit=self.threshold,
             refuted=self.bounds[index] > self.threshold,
             failure_probability=failure_probability,
             method="made up",

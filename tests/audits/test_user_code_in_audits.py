@@ -19,7 +19,7 @@ from dvrenyi_plugin.audits.dp_sgd.training import (
 from dvrenyi_plugin.execution.observation_store import open_store
 from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, as_privacy_property
 from dvrenyi_plugin.mechanisms.training import TrainingMechanism, TrainingMechanismConfig
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.dv_renyi_tester import (
     DvRenyiPropertyTester,
     DvRenyiPropertyTesterConfig,
@@ -163,7 +163,7 @@ class SpoilingTester:
         return BoundResult(
             lower_bound=0.0,
             point_estimate=0.0,
-            threshold=1.0,
+            claimed_limit=1.0,
             refuted=False,
             failure_probability=failure_probability,
             method="none",

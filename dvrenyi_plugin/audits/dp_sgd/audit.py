@@ -15,8 +15,6 @@ from typing import Annotated, Any, Protocol
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, FailureProbability, Int, Seed
-from dvrenyi_plugin._internal.user_code import call_user_code
-from dvrenyi_plugin._internal.validation import check_failure_probability
 from dvrenyi_plugin.audits.dp_sgd.sections import report_on_losses
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainer,
@@ -28,7 +26,8 @@ from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.reports.model import AuditReport, DirectionReport
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
+from dvrenyi_plugin.testers.both_directions import in_both_directions
 
 # Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
 MIN_MODELS = 10
@@ -138,15 +137,10 @@ def run_both_directions(
     tester: BoundTester, observations: Observations, failure_probability: float
 ) -> tuple[DirectionReport, DirectionReport]:
     """Returns the bounds on both orderings of the worlds, each at half of the failure probability."""
-    half = check_failure_probability(failure_probability) / 2.0
-    without, with_canary = observations.without, observations.with_canary
+    forwards, backwards = in_both_directions(
+        tester.audit, observations.with_canary, observations.without, failure_probability
+    )
     return (
-        DirectionReport(
-            "with over without canary",
-            call_user_code("tester", tester.audit, with_canary, without, half),
-        ),
-        DirectionReport(
-            "without over with canary",
-            call_user_code("tester", tester.audit, without, with_canary, half),
-        ),
+        DirectionReport("with over without canary", forwards),
+        DirectionReport("without over with canary", backwards),
     )

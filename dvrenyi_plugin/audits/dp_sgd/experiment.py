@@ -43,17 +43,13 @@ from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.mechanisms.dp_sgd.config import DEFECTS
 from dvrenyi_plugin.mechanisms.dp_sgd.networks import MODEL_NAMES
 from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim, dp_sgd_claim_at
+from dvrenyi_plugin.testers.registry import make
 
 # engine -> (mechanism, its config) in dvrenyi_plugin.mechanisms
 _ENGINES = {
     "ensemble": ("EnsembleDpSgdMechanism", "EnsembleDpSgdMechanismConfig"),
     "opacus": ("OpacusDpSgdMechanism", "OpacusDpSgdMechanismConfig"),
     "tf_privacy": ("TfPrivacyDpSgdMechanism", "TfPrivacyDpSgdMechanismConfig"),
-}
-# tester -> (tester, its config) in dvrenyi_plugin.testers
-_TESTERS = {
-    "sequential": ("SequentialRenyiPropertyTester", "SequentialRenyiPropertyTesterConfig"),
-    "dv": ("DvRenyiPropertyTester", "DvRenyiPropertyTesterConfig"),
 }
 # what the auditor sees -> what the mechanism is told to observe: the report needs the loss first
 _OBSERVED = {"loss": "loss", "logits": "loss_and_logits", "white_box": "white_box"}
@@ -70,7 +66,7 @@ _SEEN = {
         " trained weights to know.",
     ),
 }
-TESTER_NAMES = tuple(_TESTERS)
+TESTER_NAMES = ("sequential", "dv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +289,7 @@ def build_dp_sgd_experiment(
         clip_norm=config.clip_norm,
     )
     claim = config.claim()
-    mechanism_class, mechanism_config_class = _load("mechanisms", _ENGINES[config.engine])
+    mechanism_class, mechanism_config_class = _load(_ENGINES[config.engine])
     mechanism_config = mechanism_config_class(
         model=config.model,
         initial_weights=weights,
@@ -311,7 +307,6 @@ def build_dp_sgd_experiment(
         **({"device": config.device} if config.engine == "ensemble" else {}),
     )
     privacy_property = PrivacyProperty(renyi_dp=claim.renyi)
-    tester_class, tester_config_class = _load("testers", _TESTERS[config.tester])
     settings = {
         **{
             name: value
@@ -341,9 +336,7 @@ def build_dp_sgd_experiment(
         if config.tester == "dv"
         else {}
     )
-    tester = tester_class(
-        tester_config_class(privacy_property=privacy_property, seed=seeds.tester, **critic)
-    )
+    tester = make(config.tester, privacy_property, seeds.tester, **critic)
     # All settings fit: from here on there is something to keep.
     kept.save()
     shift = None
@@ -368,9 +361,9 @@ def build_dp_sgd_experiment(
     )
 
 
-def _load(room: str, names: tuple[str, str]) -> tuple[Any, Any]:
+def _load(names: tuple[str, str]) -> tuple[Any, Any]:
     """Returns the two classes; only the libraries of what is used are imported."""
-    module = importlib.import_module(f"dvrenyi_plugin.{room}")
+    module = importlib.import_module("dvrenyi_plugin.mechanisms")
     class_name, config_name = names
     return getattr(module, class_name), getattr(module, config_name)
 

@@ -114,7 +114,7 @@ def report_on_losses(
     mu = claim.mu if isinstance(claim, GaussianDp) else claimed_mu
     return AuditReport(
         title="Privacy audit of DP-SGD",
-        claims=(ClaimReport(TestedLevel(bound.alpha, bound.threshold, mu), directions),),
+        claims=(ClaimReport(TestedLevel(bound.alpha, bound.claimed_limit, mu), directions),),
         num_samples=int(without.size),
         unit="models",
         sections=loss_sections(

@@ -30,7 +30,7 @@ from dvrenyi_plugin.audits.dp_sgd.training import (
     train_both_worlds,
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
@@ -44,14 +44,14 @@ from dvrenyi_plugin.reports.sequential_outcome import (
     EvidencePath,
     SequentialOutcome,
 )
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import fewest_samples
+from dvrenyi_plugin.testers.base import BoundResult, fewest_samples
+from dvrenyi_plugin.testers.both_directions import failure_probability_of_each
 
 DIRECTIONS = ("with over without canary", "without over with canary")
 
 
 @runtime_checkable
-class StartsProcesses(Protocol):
+class SequentialTester(Protocol):
     """A property tester that can certify samples while they arrive."""
 
     @property
@@ -82,7 +82,7 @@ class SequentialAuditConfig(CheckedSettings):
 
 def audit_dp_sgd_sequentially(
     mechanism: ModelTrainer,
-    tester: BoundTester | StartsProcesses,
+    tester: BoundTester | SequentialTester,
     pair: NeighboringDatasets[Records],
     config: DpSgdAuditConfig,
     sequential: SequentialAuditConfig = SequentialAuditConfig(),
@@ -121,12 +121,12 @@ def audit_dp_sgd_sequentially(
     rule is `dvrenyi_plugin.audits.planner.RefutationPlan`.
     """
     start = time.perf_counter()
-    if not isinstance(tester, StartsProcesses):
+    if not isinstance(tester, SequentialTester):
         raise ValueError(
             "tester must be able to certify samples while they arrive (SequentialRenyiPropertyTester), got"
             f" {type(tester).__name__}"
         )
-    evidence = _Evidence(tester, config.failure_probability / 2.0)
+    evidence = _Evidence(tester, failure_probability_of_each(config.failure_probability))
     plan = _futility_plan(evidence, sequential)
     batches: list[Observations] = []
     trained_after: list[int] = []
@@ -190,7 +190,7 @@ def audit_dp_sgd_sequentially(
 class _Evidence:
     """The e-processes of both directions, and what they said after each batch."""
 
-    def __init__(self, tester: StartsProcesses, failure_probability: float) -> None:
+    def __init__(self, tester: SequentialTester, failure_probability: float) -> None:
         self._failure_probability = failure_probability
         self._processes = tuple(tester.start(failure_probability) for _ in DIRECTIONS)
         self._claim = renyi_threshold(read_claim(tester.privacy_property), self.alpha)
@@ -258,7 +258,7 @@ class _Evidence:
         return BoundResult(
             lower_bound=bound,
             point_estimate=process.point_estimate(),
-            threshold=self._claim,
+            claimed_limit=self._claim,
             refuted=bound > self._claim,
             failure_probability=self._failure_probability,
             method="growth-optimal e-process, anytime-valid",

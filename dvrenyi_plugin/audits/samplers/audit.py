@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, FailureProbability, Int, Orders, Seed
-from dvrenyi_plugin._internal.user_code import call_user_code
 from dvrenyi_plugin.audits.samplers.sections import (
     Utility,
     certificate_section,
@@ -39,6 +38,7 @@ from dvrenyi_plugin.reports.model import (
     DirectionReport,
     TestedLevel,
 )
+from dvrenyi_plugin.testers.both_directions import in_both_directions
 
 _MIN_SAMPLES = 10
 _DIRECTIONS = ("dataset1 over dataset2", "dataset2 over dataset1")
@@ -99,7 +99,6 @@ def audit_grid_mechanism(
     """
     start = time.perf_counter()
     samples1, samples2 = (mechanism(dataset, config.num_samples) for dataset in pair)
-    share = config.failure_probability / (2 * len(config.alphas))
     claims = []
     for alpha in config.alphas:
         claimed = mechanism.certificate.renyi_dp(alpha)
@@ -107,20 +106,17 @@ def audit_grid_mechanism(
         exact = [
             mechanism.exact_renyi_divergence(*datasets, alpha) for datasets in (pair, pair[::-1])
         ]
+        bounds = in_both_directions(
+            tester.audit, samples1, samples2, config.failure_probability, len(config.alphas)
+        )
         claims.append(
             ClaimReport(
                 claim=TestedLevel(alpha=alpha, epsilon=claimed.value),
                 claim_source=claimed.source,
                 exact_divergences=(exact[0], exact[1]),
                 directions=(
-                    DirectionReport(
-                        _DIRECTIONS[0],
-                        call_user_code("tester", tester.audit, samples1, samples2, share),
-                    ),
-                    DirectionReport(
-                        _DIRECTIONS[1],
-                        call_user_code("tester", tester.audit, samples2, samples1, share),
-                    ),
+                    DirectionReport(_DIRECTIONS[0], bounds[0]),
+                    DirectionReport(_DIRECTIONS[1], bounds[1]),
                 ),
             )
         )
