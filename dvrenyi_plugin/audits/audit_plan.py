@@ -71,8 +71,8 @@ class AuditPlanConfig(CheckedSettings):
             return "an audit of a fixed number of models (`--tester=sequential`, no `--sequential`)"
         return (
             f"an audit in batches of {self.batch_models} models per dataset (`--sequential"
-            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models per dataset"
-            " are not bet on"
+            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models per"
+            " dataset are not bet on"
         )
 
     def models_for_power(self, plan: RefutationPlan, power: float) -> int | None:
