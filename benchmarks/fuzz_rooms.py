@@ -269,7 +269,7 @@ ROOMS: tuple[Room, ...] = (
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
             **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
-            **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
+            **dict.fromkeys(("pool_samples", "PooledSamples", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
             **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
             **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim"), _INTERNAL),
             **dict.fromkeys(("renyi_from_excess", "log_moment_excess", "log_phi", "check_curve", "check_family"), _INTERNAL),

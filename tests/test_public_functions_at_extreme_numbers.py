@@ -18,7 +18,8 @@ from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig
 from dvrenyi_plugin.audits.samplers.experiment import ShkExperimentConfig
-from dvrenyi_plugin.bounds.information_limit import closest_null, gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null
 from dvrenyi_plugin.comparison.run import ComparisonConfig
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.flows.grid import Axis, Grid

@@ -16,7 +16,7 @@ from dvrenyi_plugin._internal.validation import (
 )
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.reports.model import Section
 from dvrenyi_plugin.reports.render import Format, render
@@ -87,8 +87,8 @@ class AuditPlanConfig:
             return "an audit of a fixed number of models (`--tester=sequential`, no `--sequential`)"
         return (
             f"an audit in batches of {self.batch_models} models per dataset (`--sequential"
-            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models per dataset"
-            " are not bet on"
+            f" --batch_models={self.batch_models}`), whose first {STREAM_WARM_UP} models per"
+            " dataset are not bet on"
         )
 
     def models_for_power(self, plan: RefutationPlan, power: float) -> int | None:

@@ -33,7 +33,7 @@ from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, sett
 
 _NAME = "audit_dpsgd"
 # What the engine decides, what the store decides, and what --quiet decides.
-_NO_TRAINING_FLAGS = ("models_per_task", "columns", "show_progress")
+_NO_TRAINING_FLAGS = ("models_per_task", "num_observed_columns", "show_progress")
 _NO_SEQUENTIAL_FLAGS = ("futility_probability",)
 
 
@@ -91,7 +91,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
             ModelTrainingConfig,
             # What trains one model after another has nothing to win from reporting back late.
             models_per_task=10 if values.engine == "ensemble" else 1,
-            columns=None,
+            num_observed_columns=None,
             show_progress=not values.quiet,
         )
         config = settings_from(values, DpSgdAuditConfig, training=training)
@@ -122,7 +122,7 @@ def _audit_with_store(
     from dvrenyi_plugin.execution.observation_store import open_store
 
     mechanism, columns = experiment.with_logits_recorded()
-    training = dataclasses.replace(config.training, columns=columns)
+    training = dataclasses.replace(config.training, num_observed_columns=columns)
     with open_store(
         values.store, values.output_dir, mechanism, experiment.pair, resume=values.resume
     ) as store:

@@ -113,6 +113,14 @@ class EProcess(abc.ABC):
     def _new_bettor(self, log_ratio: LogRatio, past_q: Array, past_p: Array) -> Bettor | None:
         """Returns the bets for the next samples, made from past ones; None to bet nothing."""
 
+    @abc.abstractmethod
+    def can_reject(self, null: float, num_pairs: float) -> bool:
+        """Returns whether any samples at all could reject a null within so many pairs."""
+
+    @abc.abstractmethod
+    def point_estimate(self) -> float:
+        """Returns the fitted log ratio's own estimate, without any confidence statement."""
+
     def update(self, samples_q: Any, samples_p: Any) -> None:
         """Bets on the next samples, shapes (n, d) and (m, d), then adds them to the past.
 
@@ -158,7 +166,7 @@ class EProcess(abc.ABC):
             self._blocks_seen += stop - start
             start = stop
 
-    def observe(self, samples_q: Any, samples_p: Any) -> None:
+    def add_history(self, samples_q: Any, samples_p: Any) -> None:
         """Adds samples to the past without betting on them: what an earlier step has already used.
 
         Args:
@@ -170,7 +178,7 @@ class EProcess(abc.ABC):
         """
         if self._blocks_seen or any(map(len, self._waiting)):
             raise ValueError(
-                f"observe must come before update, got {self._blocks_seen} pairs before"
+                f"add_history must come before update, got {self._blocks_seen} pairs before"
             )
         q = check_samples("samples_q", samples_q, min_samples=1)
         p = check_samples("samples_p", samples_p, min_samples=1)

@@ -21,18 +21,16 @@ nothing of N(1, 1) against N(0, 1) from 500 pairs, where 0.67 of the divergence 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logit
+from scipy.special import expit, logit
+
+from dvrenyi_plugin.bounds.tilted_ratio import tilted_ratio
 
 Array = NDArray[np.float64]
-_Halves = Callable[[Array], tuple[Array, Array, Array]]
 
-# r is parametrised by z, the logit of (r / sup r)^alpha for c <= 1 and of the place of log r between its ends for
-# c > 1. l(z) is smooth, bends only for |z| of a few units, and increases with slope between 1 / alpha and about 1 at
-# both ends: linear interpolation between these nodes, dense in the middle and reaching +-60, is off by under 0.01.
+# Values of z, see `tilted_ratio`: linear interpolation of the log ratio between these nodes, dense in
+# the middle and reaching +-60, is off by under 0.01.
 _Z_NODES = 3.0 * np.sinh(np.linspace(-3.69, 3.69, 121))
 
 # Candidate bets, evenly spaced in logit(c / largest c); the best is refined by a parabola through its neighbours.
@@ -67,57 +65,14 @@ def log_factors(alpha: float, epsilon: Array, bet: Array, log_ratio: Array) -> t
       the factor is valid for any choice of `log_ratio`.
     """
     first, second = np.empty((2, epsilon.size, log_ratio.size))
-    for halves_for, rows in (
-        (_halves_of_small_bets, bet <= 1.0),
-        (_halves_of_large_bets, bet > 1.0),
-    ):
+    for rows in (bet <= 1.0, bet > 1.0):
         if not rows.any():
             continue
-        halves = halves_for(alpha, epsilon[rows, np.newaxis], bet[rows, np.newaxis])
-        log_r, log_first, log_second = halves(_Z_NODES)
-        z = np.empty((len(log_r), log_ratio.size))
-        for row, nodes in enumerate(log_r + log_first - log_second):
-            z[row] = np.interp(log_ratio, nodes, _Z_NODES)
-        _, first[rows], second[rows] = halves(z)
+        ratio = tilted_ratio(alpha, epsilon[rows, np.newaxis], bet[rows, np.newaxis])
+        tables = ratio.halves(_Z_NODES).log_ratio
+        z = np.stack([np.interp(log_ratio, nodes, _Z_NODES) for nodes in tables])
+        _, first[rows], second[rows] = ratio.halves(z)
     return first, second
-
-
-def _halves_of_small_bets(alpha: float, eps: Array, c: Array) -> _Halves:
-    """Returns z -> (log r, log first half, log second half) for bets c <= 1, where r may come down to 0."""
-    second_at_zero = np.log1p(c * ((alpha - 1.0) / alpha))
-    top = _scaled_log_r_sup(alpha, eps, c)
-
-    def halves(z: Array) -> tuple[Array, Array, Array]:
-        scaled = top + log_expit(z)
-        # No overflow at any order: alpha (log r - epsilon) <= top keeps the exponent below -log(c) + 1.
-        first = np.log1p(c * np.expm1((alpha - 1.0) / alpha * scaled))
-        return eps + scaled / alpha, first, second_at_zero + log_expit(-z)
-
-    return halves
-
-
-def _halves_of_large_bets(alpha: float, eps: Array, c: Array) -> _Halves:
-    """Returns the same for bets c > 1, where r stays above the zero of the first half."""
-    second_at_zero = np.log1p(c * ((alpha - 1.0) / alpha))
-    log_r_sup_less_eps = _scaled_log_r_sup(alpha, eps, c) / alpha
-    width = log_r_sup_less_eps - np.log1p(-1.0 / c) / (alpha - 1.0)
-
-    def halves(z: Array) -> tuple[Array, Array, Array]:
-        above, below = width * expit(z), width * expit(-z)
-        first = np.log(c - 1.0) + np.log(np.expm1((alpha - 1.0) * above))
-        second = second_at_zero + np.log(-np.expm1(-alpha * below))
-        return eps + log_r_sup_less_eps - below, first, second
-
-    return halves
-
-
-def _scaled_log_r_sup(alpha: float, eps: Array, c: Array) -> Array:
-    """Returns alpha (log r - epsilon) where the second half is 0.
-
-    One expression for the difference: at large orders (alpha - 1) epsilon and alpha log r are both so large that their
-    difference would be rounding alone, and the mean of a factor above 1.
-    """
-    return np.asarray(np.log1p(alpha / (alpha - 1.0) / c) - eps)
 
 
 def best_bets(

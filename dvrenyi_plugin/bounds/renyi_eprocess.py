@@ -113,7 +113,7 @@ class GrowthOptimalEProcess(EProcess):
     def can_reject(self, epsilon: float, num_pairs: float) -> bool:
         """Returns whether any samples at all could reject "D_alpha <= epsilon" within so many pairs from the start.
 
-        Those of `observe` count too. Where the answer is no, the lower bound stays below epsilon whatever the laws are.
+        Those of `add_history` count too. Where the answer is no, the lower bound stays below epsilon whatever the laws are.
         """
         epsilon = check_real("epsilon", epsilon, at_least=0.0)
         bets = check_real("num_pairs", num_pairs, at_least=0.0) - max(self._warm_up, self._observed)

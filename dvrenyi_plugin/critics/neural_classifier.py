@@ -14,7 +14,7 @@ from dvrenyi_plugin._internal.limits import CheckedSettings, Count, NotNegative,
 from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.torch_threads import single_thread
 from dvrenyi_plugin.critics.networks import SkipMlp, Standardiser
-from dvrenyi_plugin.critics.simple_families import Array, LogRatio, PolynomialLogRatio, label_points
+from dvrenyi_plugin.critics.simple_families import Array, LogRatio, PolynomialLogRatio, pool_samples
 
 # Newest samples a side that are used: the log ratio needs no more, and a refit stays under a few seconds.
 _MAX_SAMPLES = 10_000
@@ -114,6 +114,6 @@ class NetworkLogRatio(CheckedSettings):
 
 def _calibrated(score: LogRatio, held_q: Array, held_p: Array) -> LogRatio:
     """Returns a logistic calibration of the score (Platt 1999) on samples it was not fitted to."""
-    data = label_points(score(held_q)[:, np.newaxis], score(held_p)[:, np.newaxis])
+    data = pool_samples(score(held_q)[:, np.newaxis], score(held_p)[:, np.newaxis])
     calibrate, _ = PolynomialLogRatio(1).fit(data)
     return lambda samples: calibrate(score(samples)[:, np.newaxis])

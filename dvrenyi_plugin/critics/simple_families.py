@@ -33,7 +33,7 @@ _LOG_RATIO_CLIP = 50.0
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledPoints:
+class PooledSamples:
     """Points with the number of samples of each law at them.
 
     Attributes:
@@ -59,24 +59,24 @@ class LogRatioFamily(Protocol):
     def name(self) -> str:
         """Short name for reports."""
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         """Returns the fitted log ratio, (n, d) -> (n,), and its number of free parameters."""
 
 
-def label_points(samples_q: Array, samples_p: Array) -> LabelledPoints:
+def pool_samples(samples_q: Array, samples_p: Array) -> PooledSamples:
     """Returns the pooled samples, shapes (n, d) and (m, d), with their counts.
 
     One-dimensional samples keep one point a distinct value while there are at most 1,024; else they are
     pooled into equal-mass cells that are represented by their mean.
     """
     if samples_q.shape[1] == 1:
-        return _label_scalars(samples_q[:, 0], samples_p[:, 0])
+        return _pool_scalars(samples_q[:, 0], samples_p[:, 0])
     q, p = samples_q[-_MAX_SAMPLES:], samples_p[-_MAX_SAMPLES:]
     is_q = np.concatenate([np.ones(len(q)), np.zeros(len(p))])
-    return LabelledPoints(np.concatenate([q, p]), is_q, 1.0 - is_q)
+    return PooledSamples(np.concatenate([q, p]), is_q, 1.0 - is_q)
 
 
-def _label_scalars(q: Array, p: Array) -> LabelledPoints:
+def _pool_scalars(q: Array, p: Array) -> PooledSamples:
     pooled = np.sort(np.concatenate([q, p]))
     if pooled.size > _MAX_POINTS:
         edges = np.unique(pooled[np.linspace(0, pooled.size - 1, _MAX_POINTS + 1).astype(int)[1:]])
@@ -88,7 +88,7 @@ def _label_scalars(q: Array, p: Array) -> LabelledPoints:
         points = np.where(np.isfinite(points), points, edges)
     else:
         edges = points = np.unique(pooled)
-    return LabelledPoints(
+    return PooledSamples(
         points[:, np.newaxis],
         np.bincount(np.searchsorted(edges, q), minlength=edges.size).astype(np.float64),
         np.bincount(np.searchsorted(edges, p), minlength=edges.size).astype(np.float64),
@@ -112,7 +112,7 @@ class PolynomialLogRatio(CheckedSettings):
     def name(self) -> str:
         return f"polynomial of degree {self.degree}"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         standardise = _Standardiser.of(data)
 
         def features(points: Array) -> Array:
@@ -142,7 +142,7 @@ class SplineLogRatio(CheckedSettings):
     def name(self) -> str:
         return f"linear spline with {self.num_knots} knots"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         standardise = _Standardiser.of(data)
         z = standardise(data.points)[:, 0]
         levels = np.arange(1, self.num_knots + 1) / (self.num_knots + 1)
@@ -169,7 +169,7 @@ class MonotoneLogRatio(CheckedSettings):
     def name(self) -> str:
         return "monotone"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         order = np.argsort(data.points[:, 0])
         x = data.points[order, 0]
         q, p = data.weights_q[order], data.weights_p[order]
@@ -196,7 +196,7 @@ class HistogramLogRatio(CheckedSettings):
     def name(self) -> str:
         return f"histogram of at most {self.max_cells} cells"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         order = np.argsort(data.points[:, 0])
         x = data.points[order, 0]
         q, p = data.weights_q[order], data.weights_p[order]
@@ -238,7 +238,7 @@ def fit_log_ratio(
       samples_p: shape (m, d), m >= 1, samples of the other law.
       families: candidates; by default those suited to the dimension.
     """
-    data = label_points(samples_q, samples_p)
+    data = pool_samples(samples_q, samples_p)
     if families is None:
         families = SCALAR_FAMILIES if samples_q.shape[1] == 1 else VECTOR_FAMILIES
     total = float(data.weights_q.sum() + data.weights_p.sum())
@@ -266,7 +266,7 @@ class _Standardiser:
     scale: Array
 
     @classmethod
-    def of(cls, data: LabelledPoints) -> _Standardiser:
+    def of(cls, data: PooledSamples) -> _Standardiser:
         weights = data.weights_q + data.weights_p
         levels = np.array([0.05, 0.5, 0.95])
         quantiles = np.stack(
@@ -309,7 +309,7 @@ def _step_function(
 
 
 def _fit_logistic(
-    features: Callable[[Array], Array], data: LabelledPoints, ridge: float
+    features: Callable[[Array], Array], data: PooledSamples, ridge: float
 ) -> tuple[LogRatio, float]:
     """Returns the ridge logistic fit and its effective number of parameters (Newton's method)."""
     design = np.concatenate([np.ones((len(data.points), 1)), features(data.points)], axis=1)

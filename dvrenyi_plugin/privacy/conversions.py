@@ -35,7 +35,7 @@ _NODES = _NODES + 0.5
 _LEAST_POISSON_NOISE = 0.02
 _MAX_POINTS = 4_000_000
 
-DEFAULT_ORDERS: tuple[float, ...] = (
+ACCOUNTING_ORDERS: tuple[float, ...] = (
     *(1.0 + x / 10.0 for x in range(1, 100)),
     *(float(x) for x in range(11, 65)),
     *(float(2**k) for k in range(7, 15)),

@@ -49,8 +49,7 @@ from dvrenyi_plugin.interfaces import (
     read_training_config,
     renyi_threshold,
 )
-from dvrenyi_plugin.testers.bound_result import NOTHING_CERTIFIED, BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
+from dvrenyi_plugin.testers.base import NOTHING_CERTIFIED, BoundResult, BoundTester, fewest_samples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -75,7 +74,7 @@ class DvRenyiPropertyTesterConfig(CheckedSettings):
         For a Rényi DP claim nothing but the claim's own order is accepted.
       seed: of the split and of the critic, >= 0.
       fit_fraction: part of each sample that fits the critic, in (0, 1); the rest certifies.
-      certificate: how the critic's fresh values become a bound. "eprocess": the growth-optimal e-process on
+      bound_method: how the critic's fresh values become a bound. "eprocess": the growth-optimal e-process on
         them, the stronger. "betting": two one-sided betting bounds, each at half of the failure probability.
       hidden_sizes: widths of the hidden layers of the default critic, each >= 1.
       ema_rate: of the moving average that corrects the gradient's minibatch bias, in [0, 1).
@@ -88,7 +87,7 @@ class DvRenyiPropertyTesterConfig(CheckedSettings):
     alpha: Order | None = None
     seed: Seed = 0
     fit_fraction: Fraction = 0.4
-    certificate: Annotated[str, OneOf(tuple(_CERTIFICATES))] = "eprocess"
+    bound_method: Annotated[str, OneOf(tuple(_BOUND_METHODS))] = "eprocess"
     hidden_sizes: Widths = (100, 100)
     ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
     num_critics: Count = 1
@@ -180,8 +179,8 @@ class DvRenyiPropertyTester(BoundTester):
         critic_values = _CriticValues(
             critic(fit1), critic(fit2), critic(certify1), critic(certify2)
         )
-        certificate = _CERTIFICATES[self._config.certificate](
-            critic_values, self._alpha, beta, self._limit
+        certificate = _BOUND_METHODS[self._config.bound_method](
+            critic_values, self._alpha, beta, self._claimed_limit
         )
         point_estimates = [
             donsker_varadhan_value(critic_values.certify1, critic_values.certify2, self._alpha)
@@ -195,10 +194,10 @@ class DvRenyiPropertyTester(BoundTester):
         return BoundResult(
             lower_bound=certificate.lower_bound,
             point_estimate=max(0.0, float(np.mean(point_estimates))),
-            threshold=self._limit,
+            claimed_limit=self._claimed_limit,
             refuted=self.reject_property(certificate.lower_bound),
             failure_probability=beta,
-            method=f"Donsker-Varadhan critic, {self._config.certificate} certificate",
+            method=f"Donsker-Varadhan critic, {self._config.bound_method} certificate",
             alpha=self._alpha,
             num_fit=(len(fit1), len(fit2)),
             num_certify=(len(certify1), len(certify2)),
@@ -209,9 +208,9 @@ class DvRenyiPropertyTester(BoundTester):
         )
 
     def _fewest_samples(self, beta: float, given: int) -> float | None:
-        if self._config.certificate != "eprocess":
+        if self._config.bound_method != "eprocess":
             return None
-        rate = largest_rate(self._alpha, self._limit)
+        rate = largest_rate(self._alpha, self._claimed_limit)
         bets_needed = -math.log(beta) / rate if rate > 0.0 else math.inf
 
         def can_refute(count: int) -> bool:
@@ -244,7 +243,7 @@ def _eprocess_certificate(
     """The e-process on the critic's values: D_alpha of the values' laws is at most that of the samples' laws
     (data processing), whatever the critic is. The fitting values are its past, and are not bet on."""
     process = GrowthOptimalEProcess(alpha, beta, claims=(threshold,))
-    process.observe(values.fit1[:, np.newaxis], values.fit2[:, np.newaxis])
+    process.add_history(values.fit1[:, np.newaxis], values.fit2[:, np.newaxis])
     process.update(values.certify1[:, np.newaxis], values.certify2[:, np.newaxis])
     everything = np.concatenate([values.fit1, values.fit2, values.certify1, values.certify2])
     return _Certificate(
@@ -289,7 +288,7 @@ def _betting_certificate(
     )
 
 
-_CERTIFICATES: dict[str, Callable[[_CriticValues, float, float, float], _Certificate]] = {
+_BOUND_METHODS: dict[str, Callable[[_CriticValues, float, float, float], _Certificate]] = {
     "betting": _betting_certificate,
     "eprocess": _eprocess_certificate,
 }

@@ -32,8 +32,7 @@ from dvrenyi_plugin.interfaces import (
 )
 from dvrenyi_plugin.privacy.conversions import gaussian_dp_epsilon
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.base import BoundResult, BoundTester
 from dvrenyi_plugin.testers.threshold_rules import (
     ScoreFunction,
     count_at_every_threshold,
@@ -83,11 +82,11 @@ class GdpBaselineTesterConfig(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class _BestThreshold:
-    """The rule "sign * score >= threshold" with the largest mu, and its counts where it was chosen."""
+    """The rule "sign * score >= score_threshold" with the largest mu, and its counts where it was chosen."""
 
     mu: float
     sign: int
-    threshold: float
+    score_threshold: float
     true_positives: int
     false_positives: int
     num_candidates: int
@@ -183,14 +182,14 @@ class GdpBaselineTester(BoundTester):
             "false_positive_rate": rates[1],
             "score": config.score if certify[0].shape[1] == 1 else "linear log ratio",
             "sign": best.sign,
-            "threshold": best.threshold,
+            "score_threshold": best.score_threshold,
             "candidate_thresholds": best.num_candidates,
         }
         return BoundResult(
             lower_bound=lower_bound,
             point_estimate=self._on_claim_scale(float(gaussian_dp_mu_from_rates(*rates))),
-            threshold=self._limit,
-            refuted=lower_bound > self._limit,
+            claimed_limit=self._claimed_limit,
+            refuted=lower_bound > self._claimed_limit,
             failure_probability=beta,
             method=f"GDP baseline (assumes Gaussian trade-off; {how})",
             alpha=claim.alpha if isinstance(claim, RenyiDp) else None,
@@ -242,7 +241,7 @@ def _best_threshold(
     return _BestThreshold(
         mu=float(mu[best]),
         sign=sign,
-        threshold=float(counts.thresholds[best]),
+        score_threshold=float(counts.thresholds[best]),
         true_positives=int(counts.true_positives[best]),
         false_positives=int(counts.false_positives[best]),
         num_candidates=int(counts.thresholds.size),
@@ -257,7 +256,7 @@ def _certify(
     beta: float,
 ) -> tuple[float, int, int]:
     true_positives, false_positives = (
-        int(np.count_nonzero(best.sign * score(samples) >= best.threshold))
+        int(np.count_nonzero(best.sign * score(samples) >= best.score_threshold))
         for samples in (samples1, samples2)
     )
     bounds = EventBounds(true_positives, len(samples1), false_positives, len(samples2), beta)

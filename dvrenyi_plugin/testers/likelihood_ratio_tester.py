@@ -34,8 +34,7 @@ from dvrenyi_plugin.bounds.paper_theorems import (
     markov_lower_bound,
 )
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.base import BoundResult, BoundTester
 
 LogRatio = Callable[[NDArray[np.float64]], ArrayLike]
 
@@ -50,7 +49,7 @@ class LikelihoodRatioTesterConfig(CheckedSettings):
       log_ratio: log density of law 1 over law 2; takes samples of shape (n, d), float64, and returns shape (n,) in
         nats, -inf where law 1 has no mass and +inf where law 2 has none. It must treat rows one by one (checked). The
         bounds hold only if it is the true one.
-      certificate: "markov" (theorem 3.1, no further assumption) or "bounded" (theorem B.3, needs
+      bound_method: "markov" (theorem 3.1, no further assumption) or "bounded" (theorem B.3, needs
         `largest_log_ratio`).
       largest_log_ratio: the log ratio's supremum, or more, in nats, >= 0; from the mechanism, never from samples.
         With `either_order`, the supremum of its absolute value.
@@ -66,7 +65,7 @@ class LikelihoodRatioTesterConfig(CheckedSettings):
 
     privacy_property: Any
     log_ratio: Annotated[LogRatio, Allowed(check_callable)]
-    certificate: Annotated[str, OneOf(("markov", "bounded"))] = "markov"
+    bound_method: Annotated[str, OneOf(("markov", "bounded"))] = "markov"
     largest_log_ratio: NotNegative | None = None
     absolutely_continuous: Switch = False
     either_order: Switch = False
@@ -76,7 +75,7 @@ class LikelihoodRatioTesterConfig(CheckedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if self.largest_log_ratio is None and self.certificate == "bounded":
+        if self.largest_log_ratio is None and self.bound_method == "bounded":
             raise ValueError(
                 "largest_log_ratio must be given for the bounded certificate, got None"
             )
@@ -140,7 +139,7 @@ class LikelihoodRatioTester(BoundTester):
         sides = [self._bound(ratios, beta) for ratios in possible]
         largest = self._config.largest_log_ratio
         details: dict[str, Any] = {
-            "certificate": self._config.certificate,
+            "bound_method": self._config.bound_method,
             "largest_log_ratio": largest,
             "largest_log_ratio_seen": max(float(ratios.max()) for ratios in possible),
             "either_order": self._config.either_order,
@@ -150,14 +149,14 @@ class LikelihoodRatioTester(BoundTester):
         lower_bound = min(side.lower_bound for side in sides)
         method = (
             "known log ratio, bounded loss (theorem B.3)"
-            if self._config.certificate == "bounded"
+            if self._config.bound_method == "bounded"
             else "known log ratio, Markov (theorem 3.1)"
         )
         return BoundResult(
             lower_bound=lower_bound,
             point_estimate=min(side.point_estimate for side in sides),
-            threshold=self._limit,
-            refuted=lower_bound > self._limit,
+            claimed_limit=self._claimed_limit,
+            refuted=lower_bound > self._claimed_limit,
             failure_probability=beta,
             method=method,
             alpha=self._alpha,
@@ -179,7 +178,7 @@ class LikelihoodRatioTester(BoundTester):
                 beta,
                 absolutely_continuous=self._config.absolutely_continuous,
             )
-        if self._config.certificate == "bounded" and largest is not None:
+        if self._config.bound_method == "bounded" and largest is not None:
             lower_bound = bounded_loss_lower_bound(alpha, log_ratios, largest, beta)
         else:
             lower_bound = markov_lower_bound(alpha, log_ratios, beta)

@@ -33,8 +33,7 @@ from dvrenyi_plugin.interfaces import (
     claim_level,
     read_claim,
 )
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
+from dvrenyi_plugin.testers.base import BoundResult, BoundTester, fewest_samples
 from dvrenyi_plugin.testers.threshold_rules import (
     LinearScore,
     count_at_every_threshold,
@@ -43,7 +42,7 @@ from dvrenyi_plugin.testers.threshold_rules import (
     split_samples,
 )
 
-DEFAULT_ORDERS = (1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
+ATTACK_ORDERS = (1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,7 @@ class ThresholdAttackTesterConfig(CheckedSettings):
     privacy_property: Any
     seed: Seed = 0
     fit_fraction: Fraction = 0.2
-    orders: Orders = DEFAULT_ORDERS
+    orders: Orders = ATTACK_ORDERS
     delta: Fraction = 1e-5
 
     def __post_init__(self) -> None:
@@ -74,10 +73,10 @@ class ThresholdAttackTesterConfig(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class _Rule:
-    """ "sign * score >= threshold" says law 1."""
+    """ "sign * score >= score_threshold" says law 1."""
 
     sign: int
-    threshold: float
+    score_threshold: float
     score: LinearScore | None
 
 
@@ -112,7 +111,7 @@ class ThresholdAttackTester(BoundTester):
     ) -> BoundResult:
         """Returns a lower bound on the tested quantity with the rule, its counts and rates, and every other bound they imply.
 
-        `details` holds "true_positives", "false_positives", the realised and the bounded rates, "threshold", "sign",
+        `details` holds "true_positives", "false_positives", the realised and the bounded rates, "score_threshold", "sign",
         "candidate_thresholds", and, all holding jointly with the bound itself: "renyi_lower_bounds" by order,
         "gaussian_dp_mu_lower_bound", "pure_dp_epsilon_lower_bound", "epsilon_lower_bound" at "delta", and, for an
         (epsilon, delta) claim, "hockey_stick_lower_bound".
@@ -138,8 +137,8 @@ class ThresholdAttackTester(BoundTester):
             point_estimate=float(
                 self._quantity(bounds.true_positive_rate, bounds.false_positive_rate)
             ),
-            threshold=self._limit,
-            refuted=lower_bound > self._limit,
+            claimed_limit=self._claimed_limit,
+            refuted=lower_bound > self._claimed_limit,
             failure_probability=beta,
             method="0/1 attack, held-out threshold, joint Clopper-Pearson",
             alpha=self._order(*corner),
@@ -158,7 +157,7 @@ class ThresholdAttackTester(BoundTester):
         certify = count - num_fitting(count, self._config.fit_fraction)
         best = EventBounds(certify, certify, 0, certify, beta)
         bound = self._quantity(best.true_positive_rate_lower, best.false_positive_rate_upper)
-        return bool(bound > self._limit)
+        return bool(bound > self._claimed_limit)
 
     def _details(
         self, bounds: EventBounds, rule: _Rule, num_candidates: int
@@ -177,7 +176,7 @@ class ThresholdAttackTester(BoundTester):
             "false_positive_rate_upper": bounds.false_positive_rate_upper,
             "score": "observation" if rule.score is None else "linear log ratio",
             "sign": rule.sign,
-            "threshold": rule.threshold,
+            "score_threshold": rule.score_threshold,
             "candidate_thresholds": num_candidates,
             "orders": "covered jointly by one confidence rectangle, nothing divided",
             "renyi_lower_bounds": {
@@ -259,7 +258,7 @@ class ThresholdAttackTester(BoundTester):
 
 def _times_flagged(rule: _Rule, samples: NDArray[np.float64]) -> int:
     scores = samples[:, 0] if rule.score is None else rule.score(samples)
-    return int(np.count_nonzero(rule.sign * scores >= rule.threshold))
+    return int(np.count_nonzero(rule.sign * scores >= rule.score_threshold))
 
 
 def _wilson_bound(rates: NDArray[np.float64], count: int, z: float) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.audit import DIRECTIONS, DpSgdAuditConfig, audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.files import LOSSES_FILE, write_report_files
 from dvrenyi_plugin.audits.dp_sgd.training import (
     WITH_CANARY,
@@ -19,7 +19,7 @@ from dvrenyi_plugin.audits.dp_sgd.training import (
 from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.binaries import audit_dpsgd
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.reports.files import EVIDENCE_FILE, REPORT_FILES

@@ -8,7 +8,8 @@ import pytest
 
 from dvrenyi_plugin.binaries import audit_dpsgd, audit_shk
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.information_limit import closest_null, discrete_pair, largest_rate
+from dvrenyi_plugin.bounds.grid_pairs import discrete_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null, largest_rate
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, PureDp, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,

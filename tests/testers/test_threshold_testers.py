@@ -120,14 +120,14 @@ class TestThresholdAttackResult:
         assert details["epsilon_lower_bound"] == bounds.epsilon_lower_bound(1e-5)
         assert details["pure_dp_epsilon_lower_bound"] == bounds.epsilon_lower_bound(0.0)
         assert result.lower_bound < result.point_estimate
-        assert (result.alpha, result.threshold, result.failure_probability) == (2.0, 1.0, 0.05)
+        assert (result.alpha, result.claimed_limit, result.failure_probability) == (2.0, 1.0, 0.05)
 
     def test_threshold_and_sign_can_be_applied_by_hand(self):
         first, second = gaussian_pair(1, -2.0)  # law 1 is the lower one
         details = attack().audit(first, second, 0.05).details
         assert details["sign"] == -1
-        flagged1 = np.mean(-first >= details["threshold"])
-        flagged2 = np.mean(-second >= details["threshold"])
+        flagged1 = np.mean(-first >= details["score_threshold"])
+        flagged2 = np.mean(-second >= details["score_threshold"])
         assert flagged1 == pytest.approx(details["true_positive_rate"], abs=0.03)
         assert flagged2 == pytest.approx(details["false_positive_rate"], abs=0.03)
 
@@ -147,7 +147,7 @@ class TestThresholdAttackResult:
         assert result.lower_bound == scale(result.details)
         assert result.refuted
         assert tester.reject_property(result.lower_bound)
-        assert not tester.reject_property(result.threshold)
+        assert not tester.reject_property(result.claimed_limit)
         assert type(tester.estimate_lower_bound(*gaussian_pair(2, 3.0), 0.05)) is float
         assert tester.privacy_property is CLAIMS[name]
         # Equal laws refute none of them.
@@ -185,7 +185,7 @@ class TestThresholdAttackResult:
         rng = np.random.default_rng(0)
         first, second = rng.integers(0, 3, 600), rng.integers(0, 2, 600)
         result = attack().audit(first, second, 0.05)
-        assert result.details["threshold"] in (0.0, 1.0, 2.0, -0.0, -1.0, -2.0)
+        assert result.details["score_threshold"] in (0.0, 1.0, 2.0, -0.0, -1.0, -2.0)
         assert result.details["candidate_thresholds"] == 6
         assert result.lower_bound > 0.5  # the value 2 never happens under law 2
 

@@ -43,7 +43,7 @@ def test_false_claims_are_refuted_and_true_ones_kept(claim):
     kept = tester.audit(*shifted(0.3, 300), 0.05)
     assert broken.refuted and tester.reject_property(broken.lower_bound)
     assert not kept.refuted and not tester.reject_property(kept.lower_bound)
-    assert broken.threshold == claim_level(claim)
+    assert broken.claimed_limit == claim_level(claim)
     assert broken.details["log_e_value_of_claim"] >= math.log(20.0)
     assert broken.details["family"] and broken.details["parameter"] in ("mu", "epsilon", "rho")
     assert broken.details["one_order_tests_both"] and broken.alpha is None
@@ -99,7 +99,7 @@ def test_vectors_and_the_network():
     q, p = rng.normal(0.0, 1.0, (2, 300, 3))
     bound = new_tester(GaussianDp(1.0)).estimate_lower_bound(q + np.array([2.0, 0.0, 0.0]), p, 0.05)
     assert 1.0 < bound < 2.0
-    by_network = new_tester(GaussianDp(1.0), critic="network")
+    by_network = new_tester(GaussianDp(1.0), log_ratio="network")
     assert by_network.audit(q[:60], p[:60], 0.05).lower_bound < 1.0
 
 
@@ -113,7 +113,7 @@ def test_zero_claims_are_refuted_by_any_difference():
     [
         (GaussianDp(1e3), {}, "mu must be"),
         (PureDp(1e4), {}, "epsilon must be"),
-        (GaussianDp(1.0), {"critic": "best"}, "critic must be"),
+        (GaussianDp(1.0), {"log_ratio": "best"}, "log_ratio must be"),
         (GaussianDp(1.0), {"warm_up": 1}, "warm_up must be"),
         (GaussianDp(1.0), {"seed": -1}, "seed must be"),
     ],

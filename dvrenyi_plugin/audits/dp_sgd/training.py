@@ -58,7 +58,7 @@ class ModelTrainingConfig(CheckedSettings):
       models_per_task: most models that a worker trains before it reports back, >= 1.
       backend: "loky", "threading", "serial", "dask" or "ray"; see `run_tasks`.
       scheduler: address of a running Dask or Ray cluster; None starts one on this machine.
-      columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all. None: all.
+      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all. None: all.
       show_progress: draw a progress bar on standard error.
     """
 
@@ -66,7 +66,7 @@ class ModelTrainingConfig(CheckedSettings):
     models_per_task: Count = 10
     backend: str = "loky"
     scheduler: str | None = None
-    columns: Count | None = None
+    num_observed_columns: Count | None = None
     show_progress: Switch = False
 
     def __post_init__(self) -> None:
@@ -180,11 +180,13 @@ def train_both_worlds(
             if len(rows[world]) >= next_look[world]:
                 # A look each time they have doubled: a fault is found long before the last model.
                 next_look[world] = 2 * len(rows[world])
-                seen = np.stack(list(rows[world].values()))[:, : config.columns]
+                seen = np.stack(list(rows[world].values()))[:, : config.num_observed_columns]
                 _check_world(mechanism, world, finite_observations(seen))
     # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere else.
     without, with_canary = (
-        finite_observations(np.stack([rows[world][index][: config.columns] for index in indices]))
+        finite_observations(
+            np.stack([rows[world][index][: config.num_observed_columns] for index in indices])
+        )
         for world in WORLDS
     )
     observations = Observations(without, with_canary)

@@ -11,16 +11,13 @@ from scipy import stats
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
+from dvrenyi_plugin.bounds.grid_pairs import GridPair, discrete_pair, gaussian_pair, laplace_pair
 from dvrenyi_plugin.bounds.growth_factor import best_bets, log_factors
 from dvrenyi_plugin.bounds.information_limit import (
     ClosestNull,
-    GridPair,
     certifiable_epsilon,
     certifiable_fraction,
     closest_null,
-    discrete_pair,
-    gaussian_pair,
-    laplace_pair,
 )
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.privacy.divergences import (
