@@ -67,7 +67,7 @@ _KINDS = {
 TESTER_NAMES = tuple(_KINDS)
 
 
-def tester_kind(name: str) -> TesterKind:
+def kind_of_tester(name: str) -> TesterKind:
     """Returns what is known of a tester.
 
     Raises:
@@ -88,7 +88,7 @@ def make(name: str, claim: Any, seed: int = 0, **settings: Any) -> Any:
     Raises:
       ValueError: an unknown name, or settings that the tester's config refuses.
     """
-    kind = tester_kind(name)
+    kind = kind_of_tester(name)
     testers = importlib.import_module("dvrenyi_plugin.testers")
     config = getattr(testers, f"{kind.class_name}Config")
     return getattr(testers, kind.class_name)(config(privacy_property=claim, seed=seed, **settings))
