@@ -27,44 +27,21 @@ class TesterKind:
     valid_at_stated_level: bool = True
 
 
-_KINDS = {
-    kind.name: kind
-    for kind in (
-        TesterKind(
-            "sequential",
-            "SequentialRenyiPropertyTester",
-            "D_alpha, by the growth-optimal e-process",
-        ),
-        TesterKind(
-            "dv",
-            "DvRenyiPropertyTester",
-            "D_alpha, by a neural Donsker-Varadhan critic",
-        ),
-        TesterKind(
-            "trade_off",
-            "TradeOffPropertyTester",
-            "the claim's own parameter, by an e-process against its whole trade-off curve",
-        ),
-        TesterKind(
-            "threshold",
-            "ThresholdAttackTester",
-            "the claim's own quantity, by a 0/1 attack with a held-out threshold",
-        ),
-        TesterKind(
-            "gdp_baseline",
-            "GdpBaselineTester",
-            "the claim's own quantity as its authors compute it: a Gaussian trade-off is assumed,"
-            " the threshold not held out",
-            valid_at_stated_level=False,
-        ),
-        TesterKind(
-            "likelihood_ratio",
-            "LikelihoodRatioTester",
-            "D_alpha, by the mechanism's own log-likelihood ratio",
-        ),
-    )
-}
-TESTER_NAMES = tuple(_KINDS)
+_KINDS = (
+    TesterKind("sequential", "SequentialRenyiPropertyTester", "D_alpha, by an e-process"),
+    TesterKind("dv", "DvRenyiPropertyTester", "D_alpha, by a neural Donsker-Varadhan critic"),
+    TesterKind("trade_off", "TradeOffPropertyTester", "the claim's whole trade-off curve"),
+    TesterKind("threshold", "ThresholdAttackTester", "the claim's own quantity, by a 0/1 attack"),
+    TesterKind(
+        "gdp_baseline",
+        "GdpBaselineTester",
+        "the claim's own quantity if the trade-off were Gaussian; the threshold is not held out",
+        valid_at_stated_level=False,
+    ),
+    TesterKind("likelihood_ratio", "LikelihoodRatioTester", "D_alpha, by the known log ratio"),
+)
+_BY_NAME = {kind.name: kind for kind in _KINDS}
+TESTER_NAMES = tuple(_BY_NAME)
 
 
 def kind_of_tester(name: str) -> TesterKind:
@@ -73,7 +50,7 @@ def kind_of_tester(name: str) -> TesterKind:
     Raises:
       ValueError: unknown; the message lists what is known.
     """
-    return _KINDS[check_choice("tester", name, TESTER_NAMES)]
+    return _BY_NAME[check_choice("tester", name, TESTER_NAMES)]
 
 
 def make(name: str, claim: Any, seed: int = 0, **settings: Any) -> Any:
