@@ -82,8 +82,11 @@ GRID = Grid((Axis(-1.0, 1.0, 8, "periodic"),))
         (lambda: ShkAuditConfig(alphas=([2.0],)), "alphas must be"),
         (lambda: ShkExperimentConfig(cells=math.nan), "cells must be an integer"),
         (lambda: ShkExperimentConfig(pair=np.array(2)), "pair must be one of"),
-        (lambda: ComparisonConfig(output_dir="x", testers=1.0), "testers must be a tuple of names"),
-        (lambda: ComparisonConfig(output_dir=np.ones(2)), "output_dir must be a folder"),
+        (
+            lambda: ComparisonConfig(output_dir="x", testers=1.0),
+            "testers must be a tuple of single values",
+        ),
+        (lambda: ComparisonConfig(output_dir=np.ones(2)), "output_dir must be text"),
         (
             lambda: ModelTrainingConfig(show_progress=math.nan),
             "show_progress must be True or False",

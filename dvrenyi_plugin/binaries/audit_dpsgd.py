@@ -29,7 +29,7 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, numbers, settings_from
 
 _NAME = "audit_dpsgd"
 # What the engine decides, what the store decides, and what --quiet decides.
@@ -40,8 +40,9 @@ _NO_SEQUENTIAL_FLAGS = ("futility_probability",)
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
-    program.settings(DpSgdExperimentConfig)
-    program.alias("alphas", "alpha")
+    program.words("alphas", ["2"], "Renyi order at which the claim is tested, one")
+    program.alias("alpha", "alphas")
+    program.settings(DpSgdExperimentConfig, leave_out=("alpha",))
     program.settings(DpSgdAuditConfig, leave_out=("training",))
     program.settings(ModelTrainingConfig, leave_out=_NO_TRAINING_FLAGS, num_workers=2)
     program.switch(
@@ -82,7 +83,8 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
-        settings = settings_from(values, DpSgdExperimentConfig)
+        alpha = _one_order(values.alphas)
+        settings = settings_from(values, DpSgdExperimentConfig, alpha=alpha)
         sequential = settings_from(values, SequentialAuditConfig, _NO_SEQUENTIAL_FLAGS)
         if values.futility_mu is not None and not values.sequential:
             raise ValueError("futility_mu needs --sequential")
@@ -110,6 +112,13 @@ def _audit(values: flags.FlagValues) -> Outcome:
         )
         write_report_files(result, staging)
     return audit_outcome(result.report, values)
+
+
+def _one_order(words: Sequence[str]) -> float:
+    orders: tuple[float, ...] = numbers("alphas", float, words)
+    if len(orders) != 1:
+        raise ValueError(f"alphas must be one order for this audit, got {','.join(words)}")
+    return orders[0]
 
 
 def _audit_with_store(

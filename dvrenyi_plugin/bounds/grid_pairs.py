@@ -22,7 +22,8 @@ class GridPair:
     """Two laws on the same points.
 
     Attributes:
-      log_q: shape (k,), read-only, log masses of the numerator law; -inf where it has none; they sum to one.
+      log_q: shape (k,), read-only, log masses of the numerator law; -inf where it has none; they
+        sum to one.
       log_p: the same for the other law.
     """
 
@@ -34,7 +35,8 @@ class GridPair:
             values = np.array(check_numbers(name, getattr(self, name)))
             if values.ndim != 1 or values.size == 0 or not np.all(values < np.inf):
                 raise ValueError(
-                    f"{name} must hold log masses of shape (k,), each a number or -inf, got shape {values.shape}"
+                    f"{name} must hold log masses of shape (k,), each a number or -inf,"
+                    f" got shape {values.shape}"
                 )
             with np.errstate(over="ignore"):
                 total = float(np.exp(values).sum())
@@ -44,7 +46,8 @@ class GridPair:
             object.__setattr__(self, name, values)
         if self.log_q.shape != self.log_p.shape:
             raise ValueError(
-                f"log_q and log_p must have one shape, got {self.log_q.shape} and {self.log_p.shape}"
+                f"log_q and log_p must have one shape, got {self.log_q.shape} and"
+                f" {self.log_p.shape}"
             )
 
     def renyi(self, alpha: float) -> float:
@@ -55,8 +58,9 @@ class GridPair:
 def gaussian_pair(mu: float, largest_alpha: float = 64.0, num_cells: int = _NUM_CELLS) -> GridPair:
     """Returns N(mu, 1) and N(0, 1) on a grid that carries D_alpha for orders up to `largest_alpha`.
 
-    The moment behind D_alpha sits around alpha mu, far outside both laws, where the masses are far below the
-    smallest float: only logs are kept. Equal cells and smooth densities make the sums accurate to rounding.
+    The moment behind D_alpha sits around alpha mu, far outside both laws, where the masses are far
+    below the smallest float: only logs are kept. Equal cells and smooth densities make the sums
+    accurate to rounding.
     """
     mu = check_real("mu", mu, above=0.0)
     largest_alpha = check_order(largest_alpha, "largest_alpha")
@@ -68,8 +72,8 @@ def gaussian_pair(mu: float, largest_alpha: float = 64.0, num_cells: int = _NUM_
 
 
 def laplace_pair(shift: float, scale: float = 1.0, num_cells: int = _NUM_CELLS) -> GridPair:
-    """Returns Laplace(shift, scale) and Laplace(0, scale): both tails as one cell each, as the log ratio is
-    constant there, and fine cells between the centres."""
+    """Returns Laplace(shift, scale) and Laplace(0, scale): both tails as one cell each, as the log
+    ratio is constant there, and fine cells between the centres."""
     shift, scale = check_real("shift", shift, above=0.0), check_real("scale", scale, above=0.0)
     # Below, neighbouring edges would be the same float.
     width = check_real("shift / scale", shift / scale, at_least=1e-300, at_most=1e150)

@@ -1,20 +1,25 @@
-"""The information limit: how much of D_alpha(Q || P) any e-value can certify from n pairs of samples.
+"""The information limit: how much of D_alpha(Q || P) any e-value can certify from n pairs of
+samples.
 
-The most that the log of an e-value against "D_alpha <= epsilon" can grow for each pair (x from Q, y from P) is
+The most that the log of an e-value against "D_alpha <= epsilon" can grow for each pair (x from Q, y
+from P) is
 
     rate = min KL(Q || Q') + KL(P || P')   over all pairs of laws with D_alpha(Q' || P') <= epsilon,
 
-so once n rate falls below log(1 / failure probability), epsilon is out of reach on average, whatever the method. The
-growth-optimal factor of `growth_factor`, made from the minimiser, earns exactly the rate: the limit is attained.
+so once n rate falls below log(1 / failure probability), epsilon is out of reach on average,
+whatever the method. The growth-optimal factor of `growth_factor`, made from the minimiser, earns
+exactly the rate: the limit is attained.
 
-With Phi = e^{(alpha - 1) epsilon}, a multiplier lambda > 0, c = lambda alpha Phi, and r = dQ'/dP', the minimiser is
+With Phi = e^{(alpha - 1) epsilon}, a multiplier lambda > 0, c = lambda alpha Phi, and r = dQ'/dP',
+the minimiser is
 
     q' = q / s1(r),   s1 = 1 - c + c r^{alpha - 1} / Phi,
     p' = p / s2(r),   s2 = 1 + (alpha - 1)/alpha c (1 - r^alpha / Phi),
 
-where r solves log r + log s1(r) - log s2(r) = log q/p (see `tilted_ratio`), and c makes the masses of q' sum to one. Those
-of p' and D_alpha(Q' || P') = epsilon follow, since q = q' s1 and p = p' s2 sum to one. c may exceed 1 (it does for
-small epsilons); s1 > 0 then keeps r above a positive minimum.
+where r solves log r + log s1(r) - log s2(r) = log q/p (see `tilted_ratio`), and c makes the masses
+of q' sum to one. Those of p' and D_alpha(Q' || P') = epsilon follow, since q = q' s1 and p = p' s2
+sum to one. c may exceed 1 (it does for small epsilons); s1 > 0 then keeps r above a positive
+minimum.
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ from dvrenyi_plugin.bounds.tilted_ratio import Halves, log_r_inf, log_r_sup, til
 Array = NDArray[np.float64]
 
 _TABLE_NODES = 601
-# Stands for an infinite logit. Where the log ratio is this large, one of the masses is below e^-600.
+# Stands for an infinite logit. Where the log ratio is this large, one of the masses is below
+# e^-600.
 _FAR = 600.0
 _TINY = 1e-12
 # Error of log q/p above which its r counts as not found.
@@ -60,8 +66,8 @@ class ClosestNull:
       epsilon: the null is D_alpha <= epsilon.
       rate: KL(Q || Q') + KL(P || P') in nats a pair, the mean log of the optimal factor.
       variance: of the log of the optimal factor of one pair, under (Q, P).
-      bet: c = lambda alpha Phi; inf at epsilon below 1e-40, where the null is the one at 0; 0 when (Q, P) is itself in the null, or so close to it
-        that the rate is below the smallest float.
+      bet: c = lambda alpha Phi; inf at epsilon below 1e-40, where the null is the one at 0; 0 when
+        (Q, P) is itself in the null, or so close to it that the rate is below the smallest float.
       null: (Q', P').
       log_first: shape (k,), log of the factor's half for a sample of Q at each point, log q/q'.
       log_second: shape (k,), the same for P.
@@ -104,7 +110,8 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
         with np.errstate(invalid="ignore"):
             log_q_null, log_p_null = log_q - log_s1, log_p - log_s2
             unsolved = ~(np.abs(log_r + log_s1 - log_s2 - log_ratio[carried]) <= _SOLVED)
-        # Where one law has no mass, or so little that s1 or s2 lies beyond the table, its share follows from r = q'/p'.
+        # Where one law has no mass, or so little that s1 or s2 lies beyond the table, its share
+        # follows from r = q'/p'.
         only_q, only_p = unsolved & (log_q > log_p), unsolved & (log_q < log_p)
         log_p_null[only_q] = log_q_null[only_q] - log_r[only_q]
         log_q_null[only_p] = log_p_null[only_p] + log_r[only_p]
@@ -124,11 +131,12 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
 
 @functools.lru_cache(maxsize=64)  # one audit after another asks for the same claim
 def largest_rate(alpha: float, epsilon: float) -> float:
-    """Returns the most that the log of an e-value against "D_alpha <= epsilon" can grow with one pair, whatever the laws
-    are, in nats: the rate for two laws that have no point in common, up to 0.1% above it.
+    """Returns the most that the log of an e-value against "D_alpha <= epsilon" can grow with one
+    pair, whatever the laws are, in nats: the rate for two laws that have no point in common, up to
+    0.1% above it.
 
-    Such laws have a constant factor: its first half at the supremum of r, its second half at the infimum. Their best bet
-    is read off a grid, which is good at every order and epsilon.
+    Such laws have a constant factor: its first half at the supremum of r, its second half at the
+    infimum. Their best bet is read off a grid, which is good at every order and epsilon.
 
     Args:
       alpha: order > 1.
@@ -157,10 +165,11 @@ def largest_rate(alpha: float, epsilon: float) -> float:
 def certifiable_epsilon(
     pair: GridPair, alpha: float, num_pairs: int, failure_probability: float
 ) -> float:
-    """Returns the largest epsilon with num_pairs x rate >= log(1 / failure_probability), 0.0 if none has.
+    """Returns the largest epsilon with num_pairs x rate >= log(1 / failure_probability), 0.0 if
+    none has.
 
-    It is the limit for the typical run of the best method (log e-values fluctuate, so about half of its runs come
-    further); a bound that is not anytime-valid may come a little further.
+    It is the limit for the typical run of the best method (log e-values fluctuate, so about half of
+    its runs come further); a bound that is not anytime-valid may come a little further.
 
     Args:
       pair: the true laws, D_alpha finite.
@@ -225,8 +234,8 @@ def _closest(
 
 
 def _root_below(excess: Callable[[float], float], top: float) -> float | None:
-    """Returns where the excess mass, negative for small bets and positive just below `top`, is zero; None
-    when that is below the least log bet."""
+    """Returns where the excess mass, negative for small bets and positive just below `top`, is
+    zero; None when that is below the least log bet."""
     step = 1.0
     high, low = top - 1e-6, top - 1e-6 - step
     while excess(low) > 0.0:

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from dvrenyi_plugin.comparison.registry import OWN_FAMILY, TesterTask, register_tester
-from dvrenyi_plugin.testers.registry import make, tester_kind
+from dvrenyi_plugin.testers.registry import kind_of_tester, make
 
 
 def _build(name: str, task: TesterTask) -> Any:
@@ -22,7 +22,7 @@ for _name, _family, _slow in (
     register_tester(
         _name,
         family=_family,
-        valid_at_stated_level=tester_kind(_name).valid_at_stated_level,
+        valid_at_stated_level=kind_of_tester(_name).valid_at_stated_level,
         slow=_slow,
         quick=not _slow,
     )(functools.partial(_build, _name))

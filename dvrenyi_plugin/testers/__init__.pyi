@@ -15,7 +15,7 @@ from .registry import (
     TESTER_NAMES as TESTER_NAMES,
     TesterKind as TesterKind,
     make as make,
-    tester_kind as tester_kind,
+    kind_of_tester as kind_of_tester,
 )
 from .sequential_renyi_tester import (
     SequentialRenyiPropertyTester as SequentialRenyiPropertyTester,

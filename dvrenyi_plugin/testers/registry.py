@@ -27,53 +27,30 @@ class TesterKind:
     valid_at_stated_level: bool = True
 
 
-_KINDS = {
-    kind.name: kind
-    for kind in (
-        TesterKind(
-            "sequential",
-            "SequentialRenyiPropertyTester",
-            "D_alpha, by the growth-optimal e-process",
-        ),
-        TesterKind(
-            "dv",
-            "DvRenyiPropertyTester",
-            "D_alpha, by a neural Donsker-Varadhan critic",
-        ),
-        TesterKind(
-            "trade_off",
-            "TradeOffPropertyTester",
-            "the claim's own parameter, by an e-process against its whole trade-off curve",
-        ),
-        TesterKind(
-            "threshold",
-            "ThresholdAttackTester",
-            "the claim's own quantity, by a 0/1 attack with a held-out threshold",
-        ),
-        TesterKind(
-            "gdp_baseline",
-            "GdpBaselineTester",
-            "the claim's own quantity as its authors compute it: a Gaussian trade-off is assumed,"
-            " the threshold not held out",
-            valid_at_stated_level=False,
-        ),
-        TesterKind(
-            "likelihood_ratio",
-            "LikelihoodRatioTester",
-            "D_alpha, by the mechanism's own log-likelihood ratio",
-        ),
-    )
-}
-TESTER_NAMES = tuple(_KINDS)
+_KINDS = (
+    TesterKind("sequential", "SequentialRenyiPropertyTester", "D_alpha, by an e-process"),
+    TesterKind("dv", "DvRenyiPropertyTester", "D_alpha, by a neural Donsker-Varadhan critic"),
+    TesterKind("trade_off", "TradeOffPropertyTester", "the claim's whole trade-off curve"),
+    TesterKind("threshold", "ThresholdAttackTester", "the claim's own quantity, by a 0/1 attack"),
+    TesterKind(
+        "gdp_baseline",
+        "GdpBaselineTester",
+        "the claim's own quantity if the trade-off were Gaussian; the threshold is not held out",
+        valid_at_stated_level=False,
+    ),
+    TesterKind("likelihood_ratio", "LikelihoodRatioTester", "D_alpha, by the known log ratio"),
+)
+_BY_NAME = {kind.name: kind for kind in _KINDS}
+TESTER_NAMES = tuple(_BY_NAME)
 
 
-def tester_kind(name: str) -> TesterKind:
+def kind_of_tester(name: str) -> TesterKind:
     """Returns what is known of a tester.
 
     Raises:
       ValueError: unknown; the message lists what is known.
     """
-    return _KINDS[check_choice("tester", name, TESTER_NAMES)]
+    return _BY_NAME[check_choice("tester", name, TESTER_NAMES)]
 
 
 def make(name: str, claim: Any, seed: int = 0, **settings: Any) -> Any:
@@ -88,7 +65,7 @@ def make(name: str, claim: Any, seed: int = 0, **settings: Any) -> Any:
     Raises:
       ValueError: an unknown name, or settings that the tester's config refuses.
     """
-    kind = tester_kind(name)
+    kind = kind_of_tester(name)
     testers = importlib.import_module("dvrenyi_plugin.testers")
     config = getattr(testers, f"{kind.class_name}Config")
     return getattr(testers, kind.class_name)(config(privacy_property=claim, seed=seed, **settings))

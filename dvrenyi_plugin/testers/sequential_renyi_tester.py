@@ -1,4 +1,5 @@
-"""Tester on the growth-optimal e-process: every sample first certifies, then sharpens the next bets."""
+"""Tester on the growth-optimal e-process: every sample first certifies, then sharpens the next
+bets."""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ class SequentialRenyiPropertyTesterConfig(CheckedSettings):
     """Configuration of `SequentialRenyiPropertyTester`.
 
     Attributes:
-      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of this
-        package or of DP-Auditorium.
-      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any other.
-      orders: several orders to choose from, in place of `alpha`; for claims that speak of every order. One
-        is chosen on the samples before the first bet, which are never bet on, so none of the failure
-        probability is spent on the choice.
-      log_ratio: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step functions (one
-        dimension) or linear and quadratic functions (more), whichever the past prefers; "network" for a small
-        neural network.
+      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of
+        this package or of DP-Auditorium.
+      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any
+        other.
+      orders: several orders to choose from, in place of `alpha`; for claims that speak of every
+        order. One is chosen on the samples before the first bet, which are never bet on, so none of
+        the failure probability is spent on the choice.
+      log_ratio: estimator of the log density ratio: "auto" for polynomials, splines, monotone and
+        step functions (one dimension) or linear and quadratic functions (more), whichever the past
+        prefers; "network" for a small neural network.
       warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs).
       seed: of the order in which samples are taken, and of the network, >= 0.
     """

@@ -19,10 +19,11 @@ class TradeOffPropertyTesterConfig(CheckedSettings):
     """Configuration of `TradeOffPropertyTester`.
 
     Attributes:
-      privacy_property: what is tested, of any kind; a PrivacyProperty of this package or of DP-Auditorium.
-      log_ratio: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step functions (one
-        dimension) or linear and quadratic functions (more), whichever the past prefers; "network" for a small
-        neural network.
+      privacy_property: what is tested, of any kind; a PrivacyProperty of this package or of
+        DP-Auditorium.
+      log_ratio: estimator of the log density ratio: "auto" for polynomials, splines, monotone and
+        step functions (one dimension) or linear and quadratic functions (more), whichever the past
+        prefers; "network" for a small neural network.
       warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs), and 16 in `start`.
       seed: of the order in which samples are taken, and of the network, >= 0.
     """
@@ -41,14 +42,15 @@ class TradeOffPropertyTesterConfig(CheckedSettings):
 class TradeOffPropertyTester(EProcessTester[TradeOffEProcess]):
     """Property tester; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
 
-    The bound is a number of the claim's own kind: mu for Gaussian DP, epsilon for pure DP and for (epsilon, delta)-DP at
-    the claimed delta, epsilon at the claimed order for Rényi DP, rho for zCDP. It is the least of such claims that the
-    samples do not refute, judged by events alone. So for Rényi DP and zCDP it may stay below what
-    `SequentialRenyiPropertyTester` certifies, since events see only a part of a divergence; for zCDP it is either 0 or a
-    hair above the claim, for want of a family that is fast enough.
+    The bound is a number of the claim's own kind: mu for Gaussian DP, epsilon for pure DP and for
+    (epsilon, delta)-DP at the claimed delta, epsilon at the claimed order for Rényi DP, rho for
+    zCDP. It is the least of such claims that the samples do not refute, judged by events alone. So
+    for Rényi DP and zCDP it may stay below what `SequentialRenyiPropertyTester` certifies, since
+    events see only a part of a divergence; for zCDP it is either 0 or a hair above the claim, for
+    want of a family that is fast enough.
 
-    Every one of these claims speaks of both orders of two neighbouring datasets, and its curve is symmetric: one order of
-    the samples tests it, with the whole failure probability.
+    Every one of these claims speaks of both orders of two neighbouring datasets, and its curve is
+    symmetric: one order of the samples tests it, with the whole failure probability.
 
     The point estimate is the least parameter that the fitted log ratio's own laws keep, NaN for
     zCDP. Nothing is carried from one audit to the next: the same samples give the same bound. For

@@ -1,4 +1,5 @@
-"""Estimators of the log density ratio: calibrated on known pairs, chosen by the data, unmoved by outliers."""
+"""Estimators of the log density ratio: calibrated on known pairs, chosen by the data, unmoved by
+outliers."""
 
 import math
 

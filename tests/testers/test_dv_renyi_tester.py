@@ -1,4 +1,5 @@
-"""The neural Donsker-Varadhan tester: valid on true claims, not vacuous on false ones, firm at the door."""
+"""The neural Donsker-Varadhan tester: valid on true claims, not vacuous on false ones, firm at the
+door."""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def test_betting_certificate_is_a_function_of_its_two_means():
 @pytest.mark.parametrize("bound_method", ["betting", "eprocess"])
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 def test_true_claims_are_seldom_refuted(mu, bound_method):
-    """20 pairs exactly at the claim, failure probability 0.2; false-alarm rate of this test below 1e-3."""
+    """20 pairs exactly at the claim, failure probability 0.2; false-alarm rate of this test below
+    1e-3."""
     claim = PrivacyProperty(renyi_dp=RenyiDp(2.0, mu**2))
     refuted = [
         make_tester(claim, seed=seed, bound_method=bound_method)

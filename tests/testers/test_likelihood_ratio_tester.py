@@ -211,7 +211,8 @@ def test_either_order_keeps_the_weaker_bound_of_the_two_signs(bound_method):
 
 
 def test_either_order_is_right_where_one_sign_is_wrong():
-    # A mechanism at its claim whose two directions differ: the wrong sign refutes it, either order does not.
+    # A mechanism at its claim whose two directions differ: the wrong sign refutes it, either order
+    # does not.
     p, q, n = 0.6, 0.3, 20_000
     logs = np.log([(1 - p) / (1 - q), p / q])
     rng = np.random.default_rng(0)

@@ -1,4 +1,5 @@
-"""The 0/1 attack tester and the Gaussian-DP baseline: rules, counts, bounds, and how often they are wrong."""
+"""The 0/1 attack tester and the Gaussian-DP baseline: rules, counts, bounds, and how often they are
+wrong."""
 
 import dataclasses
 import math
@@ -25,7 +26,6 @@ from dvrenyi_plugin.testers.threshold_attack_tester import (
 from dvrenyi_plugin.testers.threshold_rules import (
     count_at_every_threshold,
     fit_linear_score,
-    split_samples,
 )
 
 RENYI = PrivacyProperty(renyi_dp=RenyiDp(2.0, 1.0))
@@ -67,17 +67,6 @@ class TestRules:
         scores1 = np.append(np.arange(100.0), 1e300)
         counts = count_at_every_threshold(scores1, np.arange(100.0) - 50.0)
         assert counts.thresholds.size == 151
-
-    def test_split_is_a_seeded_partition(self):
-        samples = np.arange(10.0)[:, np.newaxis]
-        stream = np.random.SeedSequence(3)
-        fit, certify = split_samples(samples, 0.3, stream)
-        again, _ = split_samples(samples, 0.3, np.random.SeedSequence(3))
-        assert (fit == again).all()
-        assert len(fit) == 3
-        assert sorted(np.concatenate([fit, certify])[:, 0]) == samples[:, 0].tolist()
-        fit, certify = split_samples(samples[:2], 0.01, np.random.SeedSequence(3))
-        assert (len(fit), len(certify)) == (1, 1)
 
     def test_linear_score_finds_the_direction(self):
         rng = np.random.default_rng(0)
@@ -274,7 +263,8 @@ def test_configs_are_frozen(config):
 class TestThresholdAttackCoverage:
     @pytest.mark.parametrize("mu", [0.0, 1.0])
     def test_gaussians_at_the_claim_all_scales_at_once(self, mu):
-        # Every bound is read off one rectangle: the event "any of them is wrong" must keep the level.
+        # Every bound is read off one rectangle: the event "any of them is wrong" must keep the
+        # level.
         repeats, beta = 1000, 0.2
         claim = PrivacyProperty(renyi_dp=RenyiDp(2.0, mu * mu))
         tester = attack(claim, delta=0.01)
@@ -401,7 +391,8 @@ class TestGdpBaseline:
         assert alarms[2] <= most_errors(repeats, beta)
 
     def test_gaussian_assumption_is_needed(self):
-        # Randomised response at epsilon = 2: D_8 is below 2, the Gaussian reading of the same attack is not.
+        # Randomised response at epsilon = 2: D_8 is below 2, the Gaussian reading of the same
+        # attack is not.
         rng = np.random.default_rng(15)
         p = math.exp(2.0) / (1.0 + math.exp(2.0))
         pair = rng.binomial(1, p, 5000), rng.binomial(1, 1.0 - p, 5000)

@@ -1,4 +1,5 @@
-"""TradeOffPropertyTester: every kind of claim, bounds on the claim's own scale, and what it must refuse."""
+"""TradeOffPropertyTester: every kind of claim, bounds on the claim's own scale, and what it must
+refuse."""
 
 import math
 
@@ -63,7 +64,8 @@ def test_bounds_are_on_the_scale_of_the_claim():
 
 
 def test_a_wider_claim_has_the_bound_of_a_narrow_one():
-    """The claim only adds a null of its own: where it lies in between, the bound is the family's."""
+    """The claim only adds a null of its own: where it lies in between, the bound is the
+    family's."""
     laws = shifted(2.0, 400)
     bounds = [new_tester(GaussianDp(mu)).estimate_lower_bound(*laws, 0.05) for mu in (0.5, 8.0)]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.02)
