@@ -233,7 +233,7 @@ class TradeOffEProcess(EProcess):
                     best.thresholds,
                     levels,
                     *self._curves.power_and_slope_at(part, levels),
-                    block_sizes,
+                    block_sizes=block_sizes,
                 )
             )
         return parts

@@ -155,6 +155,7 @@ def log_factors(
     levels: Array,
     power: Array,
     slope: Array,
+    *,
     block_sizes: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Array, Array, Array]:
     """Returns log u and log v on the cells for several claims, and the mean log factor that is expected of a block.

@@ -177,7 +177,6 @@ def run_comparison(
     os.makedirs(config.output_dir, exist_ok=True)
     for name in (_POOLS, _LOG):
         refuse_link("output_dir", os.path.join(config.output_dir, name))
-    keys = [key for key, _ in plan]
 
     def may_start() -> bool:
         limit = config.time_limit_s
@@ -189,14 +188,7 @@ def run_comparison(
         "version": __version__,
     }
     with RowStore.open(os.path.join(config.output_dir, _ROWS), header, _source) as store:
-        missing = [
-            (key, pool)
-            for key, pool in plan
-            if key not in store.rows
-            or (config.retry_failed and store.rows[key].status not in (OK, NOT_APPLICABLE))
-        ]
-        # Fast testers first: a run that is cut short shows most of the picture.
-        missing.sort(key=lambda cell: find_tester(cell[0].tester).slow)
+        missing = _missing(plan, store.rows, config.retry_failed)
         done = len(plan) - len(missing)
         with contextlib.closing(_run(config, missing, may_start)) as results:
             for result in results:
@@ -204,7 +196,7 @@ def run_comparison(
                 done += 1
                 if on_progress is not None:
                     on_progress(done, len(plan), result)
-    rows = tuple(store.rows[key] for key in keys if key in store.rows)
+    rows = tuple(store.rows[key] for key, _ in plan if key in store.rows)
     return Comparison(
         config,
         tuple(mechanisms),
@@ -236,6 +228,19 @@ def _plan(
                         key = CellKey(name, variant, int(size), tester_name, int(repeats))
                         plan.append((key, pool))
     return plan
+
+
+def _missing(
+    plan: list[tuple[CellKey, int | None]], rows: Mapping[CellKey, CellResult], retry_failed: bool
+) -> list[tuple[CellKey, int | None]]:
+    """Returns the cells that are still to be run."""
+    missing = [
+        (key, pool)
+        for key, pool in plan
+        if key not in rows or (retry_failed and rows[key].status not in (OK, NOT_APPLICABLE))
+    ]
+    # Fast testers first: a run that is cut short shows most of the picture.
+    return sorted(missing, key=lambda cell: find_tester(cell[0].tester).slow)
 
 
 def _run(

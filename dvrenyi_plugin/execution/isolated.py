@@ -105,12 +105,7 @@ def run_in_processes(
                 if worker is None:
                     worker = _start(function, prepare, log_path)
                     workers.append(worker)
-                worker.task = task
-                worker.deadline = time.monotonic() + (
-                    timeout_s if worker.is_ready else _START_LIMIT_S
-                )
-                with contextlib.suppress(OSError):  # It has died: read as such below.
-                    worker.connection.send(task)
+                _give(worker, task, timeout_s)
             busy = [worker for worker in workers if worker.task is not None]
             if not busy:
                 return
@@ -132,6 +127,13 @@ def run_in_processes(
     finally:
         for worker in workers:
             _stop(worker)
+
+
+def _give(worker: _Worker, task: Any, timeout_s: float) -> None:
+    worker.task = task
+    worker.deadline = time.monotonic() + (timeout_s if worker.is_ready else _START_LIMIT_S)
+    with contextlib.suppress(OSError):  # It has died, and is read as such later.
+        worker.connection.send(task)
 
 
 def _idle(workers: list[_Worker]) -> _Worker | None:

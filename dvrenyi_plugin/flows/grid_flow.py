@@ -139,6 +139,30 @@ def run_flow(
     ) / 2
 
     num_steps = config.steps_for(time)
+    records, recorded_at, oscillations = _advance(
+        grid, (values, log_target, log_ratio), time, num_steps, config
+    )
+    step_times = np.linspace(0.0, time, num_steps + 1)
+    return FlowPath(
+        grid=grid,
+        times=step_times[recorded_at],
+        log_masses=np.stack(records),
+        log_target=log_target,
+        step_times=step_times,
+        oscillations=np.stack(oscillations),
+    )
+
+
+def _advance(
+    grid: Grid,
+    start: tuple[FloatArray, FloatArray, FloatArray],
+    time: float,
+    num_steps: int,
+    config: FlowConfig,
+) -> tuple[list[FloatArray], list[int], list[FloatArray]]:
+    """Returns the recorded laws, the steps after which they were recorded, and all oscillations."""
+    values, log_target, log_ratio = start
+    axes = grid.cell_axes()
     step = time / num_steps if num_steps else 0.0
     # Rounded down: the product of all factors must not exceed exp(-time).
     decay = math.nextafter(math.exp(-step / 2.0), 0.0)
@@ -157,15 +181,7 @@ def run_flow(
         if k == num_steps or (config.record_every and k % config.record_every == 0):
             records.append(grid.normalise(log_target + log_ratio))
             recorded_at.append(k)
-    step_times = np.linspace(0.0, time, num_steps + 1)
-    return FlowPath(
-        grid=grid,
-        times=step_times[recorded_at],
-        log_masses=np.stack(records),
-        log_target=log_target,
-        step_times=step_times,
-        oscillations=np.stack(oscillations),
-    )
+    return records, recorded_at, oscillations
 
 
 class _Sweep:

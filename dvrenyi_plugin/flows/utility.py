@@ -77,6 +77,7 @@ def excess_bound_theorem5(
     target_excess: float,
     loss_sup_norm: float,
     kl_at_start: float,
+    *,
     lower_ratio_log: float,
     rate_loss: float,
     start_time: float,

@@ -33,9 +33,16 @@ from dvrenyi_plugin._internal.limits import (
 from dvrenyi_plugin._internal.user_code import own_copy
 from dvrenyi_plugin._internal.validation import (
     check_int,
-    check_many,
     check_real,
     check_seed,
+)
+from dvrenyi_plugin.generators.records import (
+    append_record,
+    check_indices,
+    check_records,
+    map_arrays,
+    num_records,
+    replace_record,
 )
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 
@@ -76,8 +83,10 @@ class CanaryDatasetGenerator:
 
     def __init__(self, dataset: Any, canaries: Sequence[Any]) -> None:
         self._dataset = own_copy(dataset)
-        _num_records(dataset)
-        self._neighbours = [_append(dataset, canary) for canary in _not_empty("canaries", canaries)]
+        num_records(dataset)
+        self._neighbours = [
+            append_record(dataset, canary) for canary in check_records("canaries", canaries)
+        ]
         self._order = itertools.cycle(range(len(self._neighbours)))
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
@@ -95,12 +104,12 @@ class RemoveOneDatasetGenerator:
 
     def __init__(self, dataset: Any, indices: Sequence[int] | None = None) -> None:
         self._dataset = own_copy(dataset)
-        self._order = itertools.cycle(_check_indices(dataset, indices))
+        self._order = itertools.cycle(check_indices(dataset, indices))
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns (D without the next record, D)."""
         index = next(self._order)
-        smaller = _map(lambda array: np.delete(array, index, axis=0), self._dataset)
+        smaller = map_arrays(lambda array: np.delete(array, index, axis=0), self._dataset)
         return smaller, own_copy(self._dataset)
 
 
@@ -120,18 +129,18 @@ class ReplaceOneDatasetGenerator:
         self, dataset: Any, replacements: Sequence[Any], indices: Sequence[int] | None = None
     ) -> None:
         self._dataset = own_copy(dataset)
-        replacements = own_copy(_not_empty("replacements", replacements))
+        replacements = own_copy(check_records("replacements", replacements))
         for replacement in replacements:
-            _append(
+            append_record(
                 dataset, replacement
             )  # refuses a wrong shape now and not in the middle of a test
-        pairs = list(itertools.product(replacements, _check_indices(dataset, indices)))
+        pairs = list(itertools.product(replacements, check_indices(dataset, indices)))
         self._order: Iterator[tuple[Any, int]] = itertools.cycle(pairs)
 
     def __call__(self, divergence: float | None = None) -> NeighboringDatasets[Any]:
         """Returns (D, D with the next replacement)."""
         replacement, index = next(self._order)
-        return own_copy(self._dataset), _replace(self._dataset, index, replacement)
+        return own_copy(self._dataset), replace_record(self._dataset, index, replacement)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -325,94 +334,6 @@ class EvolutionarySearchDatasetGenerator:
         fresh = self._space.random_genes(rng, count)
         replaced = np.where(anew[:, np.newaxis], fresh, moved)
         return np.where(changed[:, np.newaxis], replaced, genes)
-
-
-def _map(function: Any, dataset: Any) -> Any:
-    if isinstance(dataset, tuple):
-        return tuple(function(np.asarray(part)) for part in dataset)
-    return function(np.asarray(dataset))
-
-
-def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
-    """Returns (array, its new row) for every array of a dataset: one, or features and labels."""
-    if isinstance(dataset, tuple):
-        if not isinstance(record, tuple) or len(record) != len(dataset):
-            raise ValueError(
-                f"a record of a dataset of {len(dataset)} arrays must be a tuple of {len(dataset)}, got {record!r}"
-            )
-        pairs = list(zip(map(np.asarray, dataset), map(np.asarray, record), strict=True))
-    else:
-        pairs = [(np.asarray(dataset), np.asarray(record))]
-    for array, row in pairs:
-        if array.ndim == 0:
-            raise ValueError(f"dataset must hold arrays of records, got {array!r}")
-        if row.shape != array.shape[1:]:
-            raise ValueError(
-                f"a record must have shape {array.shape[1:]}, got shape {row.shape}: {row!r}"
-            )
-        # A float64 canary may be rounded to float32, but no entry may wrap around, lose its fraction or become infinite.
-        with np.errstate(over="ignore", invalid="ignore"):
-            try:
-                held = row.astype(array.dtype)
-            except (TypeError, ValueError) as error:  # text in an array of numbers
-                raise ValueError(
-                    f"a record must hold values of the dataset's dtype {array.dtype}, got {row!r}"
-                ) from error
-        if array.dtype.kind == "f" and row.dtype.kind == "f":
-            is_held = np.array_equal(np.isfinite(held), np.isfinite(row))
-        else:
-            is_held = np.array_equal(held, row)
-        if not is_held:
-            raise ValueError(
-                f"a record must hold values of the dataset's dtype {array.dtype}, got {row!r}"
-            )
-    return pairs
-
-
-def _append(dataset: Any, record: Any) -> Any:
-    grown = [
-        np.concatenate([array, row[np.newaxis].astype(array.dtype)])
-        for array, row in _parts(dataset, record)
-    ]
-    return tuple(grown) if isinstance(dataset, tuple) else grown[0]
-
-
-def _replace(dataset: Any, index: int, record: Any) -> Any:
-    changed = []
-    for array, row in _parts(dataset, record):
-        copy = array.copy()
-        copy[index] = row
-        changed.append(copy)
-    return tuple(changed) if isinstance(dataset, tuple) else changed[0]
-
-
-def _not_empty(name: str, records: Any) -> tuple[Any, ...]:
-    found = check_many(name, records, "records")
-    if not found:
-        raise ValueError(f"{name} must hold at least one record, got none")
-    return found
-
-
-def _num_records(dataset: Any) -> int:
-    """Returns how many records a dataset has, the same in each of its arrays."""
-    shapes = [np.shape(part) for part in (dataset if isinstance(dataset, tuple) else (dataset,))]
-    if not shapes or not all(shapes) or len({shape[0] for shape in shapes}) != 1:
-        raise ValueError(
-            "dataset must be an array of records, or a tuple of arrays with as many rows each, got shapes"
-            f" {', '.join(map(str, shapes)) or 'none'}"
-        )
-    return int(shapes[0][0])
-
-
-def _check_indices(dataset: Any, indices: Sequence[int] | None) -> list[int]:
-    count = _num_records(dataset)
-    check_int("number of records", count, at_least=1)
-    if indices is None:
-        return list(range(count))
-    return [
-        check_int("indices", index, at_least=0, at_most=count - 1)
-        for index in _not_empty("indices", indices)
-    ]
 
 
 __all__ = [

@@ -354,12 +354,13 @@ class TestTheorems:
         target_excess = float(np.exp(path.log_target) @ loss) - loss.min()
         kl = kullback_leibler_from_log_masses(path.log_masses[0], path.log_target)
         lower = float(np.max(path.log_target - path.log_masses[0]))
-        theorem = excess_bound_theorem5(target_excess, 2.0, kl, lower, 0.2, 0.0, 6.0)
+        constants = {"lower_ratio_log": lower, "rate_loss": 0.2, "start_time": 0.0}
+        theorem = excess_bound_theorem5(target_excess, 2.0, kl, **constants, time=6.0)
         ours = excess_bound(target_excess, 2.0, math.exp(-6.0) * path.oscillations[0])
         actual = float(np.exp(path.final) @ loss) - loss.min()
         assert actual <= ours < theorem
         with pytest.raises(ValueError, match="time must be a finite number >="):
-            excess_bound_theorem5(target_excess, 2.0, kl, lower, 0.2, 0.0, 1.0)
+            excess_bound_theorem5(target_excess, 2.0, kl, **constants, time=1.0)
 
 
 class TestBadInput:

@@ -7,6 +7,7 @@ here to reproduce the paper's figures and as the baseline of the benchmarks, not
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -88,6 +89,28 @@ def run_rk4(
                 f" {float(np.max(grid.oscillation(array))):.4g}"
             )
     density = np.exp(grid.normalise(log_density)) / dx
+    rate = _rate_of(grid, values, dynamics, flux)
+    with np.errstate(all="ignore"):
+        for _ in range(num_steps):
+            k1 = rate(density)
+            k2 = rate(density + h / 2.0 * k1)
+            k3 = rate(density + h / 2.0 * k2)
+            k4 = rate(density + h * k3)
+            density = density + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+    # Written so that NaN fails.
+    if not np.all((density > 0.0) & (density < np.inf)):
+        raise ValueError(
+            "potential is too steep for Runge-Kutta steps of a quarter of the squared cell width: densities"
+            " did not stay positive and finite; use run_flow, or more cells"
+        )
+    return grid.normalise(np.log(density))
+
+
+def _rate_of(
+    grid: Grid, values: FloatArray, dynamics: str, flux: str
+) -> Callable[[FloatArray], FloatArray]:
+    """Returns the right-hand side of the flow's equation, from densities to their rates of change."""
+    dx = grid.axes[0].width
     slope = (np.roll(values, -1, axis=-1) - values) / (2.0 * dx)
     target = np.exp(grid.gibbs(values))
     edge = np.sqrt(target * np.roll(target, -1, axis=-1)) / dx
@@ -106,17 +129,4 @@ def run_rk4(
             change -= (log_ratio - mean) * rho
         return np.asarray(change)
 
-    with np.errstate(all="ignore"):
-        for _ in range(num_steps):
-            k1 = rate(density)
-            k2 = rate(density + h / 2.0 * k1)
-            k3 = rate(density + h / 2.0 * k2)
-            k4 = rate(density + h * k3)
-            density = density + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-    # Written so that NaN fails.
-    if not np.all((density > 0.0) & (density < np.inf)):
-        raise ValueError(
-            "potential is too steep for Runge-Kutta steps of a quarter of the squared cell width: densities"
-            " did not stay positive and finite; use run_flow, or more cells"
-        )
-    return grid.normalise(np.log(density))
+    return rate

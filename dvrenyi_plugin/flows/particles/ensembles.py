@@ -165,12 +165,11 @@ def simulate_particles(
         start_stream, noise_stream, event_stream = (
             np.random.default_rng(child) for child in children_of(batch_seed, 3)
         )
-        count = size * num_particles
-        if given is not None:
-            points = given[batch]
-        else:
-            drawn = call_user_code("start", cast(Start, start), start_stream, count)
-            points = user_numbers("start", drawn, (count, d), finite=False)
+        points = (
+            _draw_start(cast(Start, start), start_stream, size * num_particles, d)
+            if given is None
+            else given[batch]
+        )
         if not dynamics.domain.contains(points):
             raise ValueError(f"start must be finite and inside the domain {dynamics.domain}")
         particles = points.reshape(size, num_particles, d)
@@ -179,6 +178,11 @@ def simulate_particles(
         )
         events += batch_events
     return ParticleRun(result, dynamics.num_steps, dynamics.realised_step_size, events)
+
+
+def _draw_start(start: Start, stream: np.random.Generator, count: int, dimension: int) -> Array:
+    drawn = call_user_code("start", start, stream, count)
+    return user_numbers("start", drawn, (count, dimension), finite=False)
 
 
 def children_of(seed: int | np.random.SeedSequence, count: int) -> list[np.random.SeedSequence]:
