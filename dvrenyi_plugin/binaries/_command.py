@@ -31,7 +31,8 @@ _PLACEHOLDERS = {"float": "NUMBER", "int": "INTEGER", "string": "TEXT"}
 _ABSL_NOTE = "repeat this option"
 # What stands between the meaning and that note.
 _JOINTS = " ;\n"
-_NOT_LISTED = ("alpha", "flagfile", "undefok")
+_NOT_LISTED = ("flagfile", "undefok")
+_ALIAS = "Alias for"
 
 
 class StoppedBySignal(KeyboardInterrupt):
@@ -207,7 +208,7 @@ def _help_lines(flag_values: flags.FlagValues) -> list[str]:
     lines = []
     for name in sorted(flag_values):
         flag = flag_values[name]
-        if name != flag.name or name in _NOT_LISTED:
+        if name != flag.name or name in _NOT_LISTED or flag.help.startswith(_ALIAS):
             continue
         kind = flag.flag_type()
         left = f"-{flag.short_name}, --{name}" if flag.short_name else f"--{name}"

@@ -18,10 +18,12 @@ from typing import Any
 from absl import flags
 
 from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
-from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import (
+    DpSgdAuditConfig,
+    DpSgdExperimentConfig,
+    ModelTrainingConfig,
+)
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.binaries._command import (
     Outcome,
     audit_outcome,
@@ -29,7 +31,12 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.binaries._flags import (
+    OVERWRITE_MEANING,
+    ProgramFlags,
+    numbers,
+    settings_from,
+)
 
 _NAME = "audit_dpsgd"
 # What the engine decides, what the store decides, and what --quiet decides.
@@ -40,8 +47,9 @@ _NO_SEQUENTIAL_FLAGS = ("futility_probability",)
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
-    program.settings(DpSgdExperimentConfig)
-    program.alias("alphas", "alpha")
+    program.number_list("alphas", (2.0,), "Rényi order at which the claim is tested, > 1; one.")
+    program.alias("alpha", "alphas")
+    program.settings(DpSgdExperimentConfig, leave_out=("alpha",))
     program.settings(DpSgdAuditConfig, leave_out=("training",))
     program.settings(ModelTrainingConfig, leave_out=_NO_TRAINING_FLAGS, num_workers=2)
     program.switch(
@@ -82,7 +90,7 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
-        settings = settings_from(values, DpSgdExperimentConfig)
+        settings = settings_from(values, DpSgdExperimentConfig, alpha=_one_order(values.alphas))
         sequential = settings_from(values, SequentialAuditConfig, _NO_SEQUENTIAL_FLAGS)
         if values.futility_mu is not None and not values.sequential:
             raise ValueError("futility_mu needs --sequential")
@@ -110,6 +118,13 @@ def _audit(values: flags.FlagValues) -> Outcome:
         )
         write_report_files(result, staging)
     return audit_outcome(result.report, values)
+
+
+def _one_order(words: Sequence[str]) -> float:
+    orders = numbers("alphas", float, words)
+    if len(orders) != 1:
+        raise ValueError(f"alphas must be one order for this audit, got {','.join(words)}")
+    return float(orders[0])
 
 
 def _audit_with_store(

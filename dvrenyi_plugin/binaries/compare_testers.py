@@ -19,7 +19,7 @@ from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, end_process, run_command
 from dvrenyi_plugin.binaries._flags import ProgramFlags, numbers, settings_from
 from dvrenyi_plugin.binaries._output_directory import refuse_other_results
-from dvrenyi_plugin.comparison.run import ComparisonConfig
+from dvrenyi_plugin.comparison.settings import BUILT_IN_MODULES, ComparisonConfig
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -69,10 +69,6 @@ def run() -> None:
 
 
 def _compare(values: flags.FlagValues) -> Outcome:
-    from dvrenyi_plugin.comparison.files import to_json, write_comparison_files
-    from dvrenyi_plugin.comparison.render import verdict_lines
-    from dvrenyi_plugin.comparison.run import run_comparison
-
     modules = list(values.extra_module)
     if values.dp_auditorium and importlib.util.find_spec("dp_auditorium") is not None:
         modules.insert(0, _DP_AUDITORIUM_MODULE)
@@ -86,6 +82,11 @@ def _compare(values: flags.FlagValues) -> Outcome:
     )
     if not values.overwrite:
         refuse_other_results(config.output_dir, marker="rows.jsonl")
+    # What draws up the report is slow to load: not before the flags are known to be good.
+    from dvrenyi_plugin.comparison.files import to_json, write_comparison_files
+    from dvrenyi_plugin.comparison.render import verdict_lines
+    from dvrenyi_plugin.comparison.run import run_comparison
+
     try:
         comparison = run_comparison(config, on_progress=None if values.quiet else _report)
     except KeyboardInterrupt as interrupt:
@@ -107,7 +108,6 @@ def _compare(values: flags.FlagValues) -> Outcome:
 def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
     """Returns what is compared and how often: as the flags say, and where they say nothing, by --quick."""
     from dvrenyi_plugin.comparison.registry import (
-        BUILT_IN_MODULES,
         find_mechanism,
         find_tester,
         load_modules,
