@@ -1,4 +1,5 @@
-"""Settings that check themselves: a field's annotation says what is allowed, one walker holds every field to it.
+"""Settings that check themselves: a field's annotation says what is allowed, one walker holds every
+field to it.
 
     @dataclasses.dataclass(frozen=True)
     class Config(CheckedSettings):
@@ -6,8 +7,8 @@
         mu: Positive | None = None
         powers: tuple[Fraction, ...] = (0.5, 0.9)
 
-Values are kept as plain floats, ints and tuples, whatever kind of number was given. What concerns several fields at once is
-checked in a `__post_init__` that calls this one first.
+Values are kept as plain floats, ints and tuples, whatever kind of number was given. What concerns
+several fields at once is checked in a `__post_init__` that calls this one first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The plain settings of plans and sequential audits: no slow library is imported, for flags."""
+"""The plain settings of plans and of sequential audits. They import no slow library, so that a
+command's flags can be made of them."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ class SequentialAuditConfig(CheckedSettings):
     """How often a sequential audit looks, and when it gives up.
 
     Attributes:
-      batch_models: models per dataset that are trained between two looks, >= 2. A multiple of the models per task wastes
-        no worker's time.
-      futility_mu: smallest violation the auditor cares about, as the mu of Gaussian DP, above the claim: the audit
-        stops when even losses with this mu would hardly refute the claim with the models that are left. Unset: it
-        never gives up, which keeps the bound on a kept claim as tight as the models allow.
+      batch_models: models per dataset that are trained between two looks, >= 2. A multiple of the
+        models per task wastes no worker's time.
+      futility_mu: smallest violation the auditor cares about, as the mu of Gaussian DP, above the
+        claim: the audit stops when even losses with this mu would hardly refute the claim with the
+        models that are left. Unset: it never gives up, which keeps the bound on a kept claim as
+        tight as the models allow.
       futility_probability: what "hardly" means, in (0, 1).
     """
 

@@ -1,7 +1,7 @@
 """The flags of a command, made of the settings dataclasses that they fill.
 
-A field is a flag of its name, with its type and default. What it means stands once, in the docstring
-of its class; the words it may hold stand once, in its annotation.
+A field is a flag of its name, with its type and default. What it means stands once, in the
+docstring of its class; the words it may hold stand once, in its annotation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Compares property testers side by side: every tester on every mechanism, honest and broken.
 
-Writes comparison.csv, .md, .html and .json into --output_dir, and a row a cell into rows.jsonl as soon as it ends: run the same
-command again to go on after an interruption. DP-Auditorium's testers are included where it is installed. Add your own mechanisms
-and testers with --extra_module=path.py. Exit status: 0; 1 after an error, or when cells ended without a result (unless
---allow_failures); 130 after Ctrl-C, 143 after SIGTERM.
+Writes comparison.csv, .md, .html and .json into --output_dir, and a row per cell into rows.jsonl as
+soon as it ends: run the same command again to go on after an interruption. DP-Auditorium's testers
+are included where it is installed. Add your own mechanisms and testers with --extra_module=path.py.
+Exit status: 0; 1 after an error, or when cells ended without a result (unless --allow_failures);
+130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -98,15 +99,16 @@ def _compare(values: flags.FlagValues) -> Outcome:
     failed = comparison.num_failed and not values.allow_failures
     if failed:
         print(
-            f"{_NAME}: {comparison.num_failed} of {len(comparison.rows)} cells ended without a result:"
-            " --retry_failed runs them again, --allow_failures accepts them",
+            f"{_NAME}: {comparison.num_failed} of {len(comparison.rows)} cells ended without a"
+            " result: --retry_failed runs them again, --allow_failures accepts them",
             file=sys.stderr,
         )
     return Outcome("\n".join(lines), to_json(comparison), EXIT_ERROR if failed else EXIT_OK)
 
 
 def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
-    """Returns what is compared and how often: as the flags say, and where they say nothing, by --quick."""
+    """Returns what is compared and how often: as the flags say, and where they say nothing, by
+    --quick."""
     from dvrenyi_plugin.comparison.registry import (
         find_mechanism,
         find_tester,
@@ -138,7 +140,8 @@ def _report(done: int, planned: int, result: Any) -> None:
     key = result.key
     state = result.status if not result.message else f"{result.status}: {result.message}"
     print(
-        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {escape(state)}",
+        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}:"
+        f" {escape(state)}",
         file=sys.stderr,
         flush=True,
     )

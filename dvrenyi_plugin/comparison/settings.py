@@ -1,4 +1,5 @@
-"""The plain settings of a comparison: no slow library is imported, for a command's flags."""
+"""The plain settings of a comparison. They import no slow library, so that a command's flags can be
+made of them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class ComparisonConfig(CheckedSettings):
     """What is compared, and how often.
 
     Attributes:
-      output_dir: folder of rows, pools and reports; a comparison that was interrupted goes on from what is there.
+      output_dir: folder of rows, pools and reports; a comparison that was interrupted goes on from
+        what is there.
       mechanisms: registered names; empty for all.
       testers: registered names; empty for all.
       variants: any of "honest" and "broken".

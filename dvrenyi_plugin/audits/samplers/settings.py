@@ -1,4 +1,5 @@
-"""The plain settings of an audit of a sampler: no slow library is imported, for a command's flags."""
+"""The plain settings of an audit of a sampler. They import no slow library, so that a command's
+flags can be made of them."""
 
 from __future__ import annotations
 
@@ -31,10 +32,13 @@ class ShkExperimentConfig(CheckedSettings):
     Attributes:
       mechanism: "shk", "exponential", "langevin", or a broken sampler: "shk_wrong_temperature",
         "shk_data_dependent_start", "shk_understated_sensitivity".
-      loss: "circular_mean" (angles), "mean" or "median" (numbers in [0, 1]), "logistic" (two features and a label).
-      pair: "extreme" (one record moved from end to end, the others leave the loss flat or balanced), "random" (records
-        drawn at random, one of them replaced), or a path ending in .npz with arrays dataset1 and dataset2.
-      num_records: public number of records, >= 3, unless the pair is read from a file: then its larger dataset's.
+      loss: "circular_mean" (angles), "mean" or "median" (numbers in [0, 1]), "logistic" (two
+        features and a label).
+      pair: "extreme" (one record moved from end to end, the others leave the loss flat or
+        balanced), "random" (records drawn at random, one of them replaced), or a path ending in
+        .npz with arrays dataset1 and dataset2.
+      num_records: public number of records, >= 3, unless the pair is read from a file: then its
+        larger dataset's.
       inverse_temperature: beta > 0.
       run_time: flow time t >= 0; the exponential mechanism has none.
       num_steps: of the splitting, >= 1; unset: ten per unit of time.
@@ -67,7 +71,8 @@ class ShkAuditConfig(CheckedSettings):
     Attributes:
       num_samples: releases per dataset, >= 10.
       failure_probability: of the whole audit, all orders and both directions together, in (0, 1).
-      alphas: orders at which Rényi DP is tested, the claim at each read off the mechanism's certificate.
+      alphas: orders at which Rényi DP is tested, the claim at each read off the mechanism's
+        certificate.
       seed: reported beside the result.
     """
 
