@@ -81,7 +81,7 @@ def bound_of(method: str, pair: KnownPair, alpha: float, q: np.ndarray, p: np.nd
     tester = {
         "ours": lambda: SequentialRenyiPropertyTester(SequentialRenyiPropertyTesterConfig(claim)),
         "betting": lambda: DvRenyiPropertyTester(
-            DvRenyiPropertyTesterConfig(claim, certificate="betting")
+            DvRenyiPropertyTesterConfig(claim, bound_method="betting")
         ),
         "threshold": lambda: ThresholdAttackTester(ThresholdAttackTesterConfig(claim)),
     }[method]()

@@ -28,7 +28,8 @@ from known_pairs import KnownPair, finite, gaussian, on_grid, rounded_gaussian, 
 from quick import parse_arguments, scratch_file
 from scipy import stats
 
-from dvrenyi_plugin.bounds.information_limit import closest_null, discrete_pair, gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null
 from dvrenyi_plugin.critics.simple_families import fit_log_ratio
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
@@ -134,7 +135,7 @@ def _make(tester: str, claim: PrivacyProperty, pair: KnownPair, seed: int) -> An
         case "dv_eprocess" | "dv_betting":
             made = DvRenyiPropertyTester(
                 DvRenyiPropertyTesterConfig(
-                    claim, certificate=tester.removeprefix("dv_"), seed=seed
+                    claim, bound_method=tester.removeprefix("dv_"), seed=seed
                 )
             )
             # The critic does not depend on the failure probability: train it once for all three.
@@ -149,7 +150,7 @@ def _make(tester: str, claim: PrivacyProperty, pair: KnownPair, seed: int) -> An
                 LikelihoodRatioTesterConfig(
                     claim,
                     pair.log_ratio,
-                    certificate="bounded",
+                    bound_method="bounded",
                     largest_log_ratio=pair.largest_log_ratio,
                 )
             )

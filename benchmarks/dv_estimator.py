@@ -23,7 +23,7 @@ from dvrenyi_plugin.critics import (
     DvRenyiEstimatorConfig,
     donsker_varadhan_value,
 )
-from dvrenyi_plugin.critics.neural_estimator import EMA_CONVENTIONS
+from dvrenyi_plugin.critics.critic_training import EMA_CONVENTIONS
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian
 
 _MUS = (0.5, 1.0, math.sqrt(2.0), 2.0, math.sqrt(10.0))

@@ -269,9 +269,10 @@ ROOMS: tuple[Room, ...] = (
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
             **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
-            **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
+            **dict.fromkeys(("pool_samples", "PooledSamples", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
             **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
-            **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim"), _INTERNAL),
+            **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim", "normalised", "check_pair"), _INTERNAL),
+            **dict.fromkeys(("tilted_ratio", "TiltedRatio", "Halves", "log_r_inf", "log_r_sup"), _INTERNAL),
             **dict.fromkeys(("renyi_from_excess", "log_moment_excess", "log_phi", "check_curve", "check_family"), _INTERNAL),
             **dict.fromkeys(("EProcess.can_reject", "GrowthOptimalEProcess.can_reject", "TradeOffEProcess.can_reject"), _INTERNAL),
             **dict.fromkeys((f"{kind}.{name}" for kind in _CURVES for name in ("power_at", "slope_at")), _INTERNAL),
@@ -296,7 +297,8 @@ ROOMS: tuple[Room, ...] = (
         left_out={
             "BoundResult": _RECORD,
             **dict.fromkeys(("ThresholdCounts", "LinearScore", "fit_linear_score"), _INTERNAL),
-            **dict.fromkeys(("count_at_every_threshold", "split_samples", "num_fitting", "fewest_samples"), _INTERNAL),
+            **dict.fromkeys(("count_at_every_threshold", "fewest_samples", "EProcessTester", "EProcessTesterConfig"), _INTERNAL),
+            **dict.fromkeys(("in_both_directions", "failure_probability_of_each", "TesterKind", "kind_of_tester", "make"), _INTERNAL),
         },
     ),
     Room(
@@ -319,10 +321,10 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         "audits",
-        ("audits.", "comparison.", "data.", "execution.", "generators.", "critics.neural_estimator",
+        ("audits.", "comparison.", "data.", "execution.", "generators.", "critics.neural_estimator", "critics.critic_training",
          "mechanisms.dp_sgd.config", "mechanisms.dp_sgd.base", "mechanisms.dp_sgd.networks", "mechanisms.dp_sgd.opacus", "mechanisms.dp_sgd.ensemble."),
         left_out={
-            "DpSgdClaim": _RECORD,
+            "DpSgdClaim": _RECORD, "TestedClaim": _INTERNAL,
             **dict.fromkeys(("BoundedArrays.random_genes", "BoundedArrays.moved"), _INTERNAL),
             **dict.fromkeys(("BoundedArrays.differ", "BoundedArrays.pair"), _INTERNAL),
             "ConstantDatasetGenerator": "gives back whatever it is given",

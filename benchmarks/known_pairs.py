@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp, ndtr
 
-from dvrenyi_plugin.bounds.information_limit import (
-    GridPair,
-    discrete_pair,
-    gaussian_pair,
-    laplace_pair,
-)
+from dvrenyi_plugin.bounds.grid_pairs import GridPair, discrete_pair, gaussian_pair, laplace_pair
 
 Array = NDArray[np.float64]
 Sampler = Callable[[np.random.Generator, int], Array]

@@ -17,7 +17,8 @@ from quick import parse_arguments
 
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.information_limit import closest_null, gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian
 from dvrenyi_plugin.testers import (

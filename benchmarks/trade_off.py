@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quick import parse_arguments
 
 from dvrenyi_plugin.bounds.eprocess import EProcess, sample_size_warm_up
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
 from dvrenyi_plugin.bounds.trade_off_limit import certifiable_parameter

@@ -24,7 +24,7 @@ from dvrenyi_plugin.interfaces import (
     renyi_threshold,
 )
 from dvrenyi_plugin.privacy.divergences import renyi_pure_dp
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.threshold_attack_tester import (
     ThresholdAttackTester,
     ThresholdAttackTesterConfig,
@@ -215,7 +215,7 @@ class TestTrainingConfig:
 
 RESULT_FIELDS = {
     "point_estimate": math.nan,
-    "threshold": 1.0,
+    "claimed_limit": 1.0,
     "refuted": False,
     "failure_probability": 0.05,
     "method": "test",

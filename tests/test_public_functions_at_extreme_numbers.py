@@ -17,7 +17,8 @@ from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig, ShkExperimentConfig
 from dvrenyi_plugin.audits.settings import AuditPlanConfig
-from dvrenyi_plugin.bounds.information_limit import closest_null, gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null
 from dvrenyi_plugin.comparison.settings import ComparisonConfig
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.flows.grid import Axis, Grid
@@ -80,8 +81,11 @@ GRID = Grid((Axis(-1.0, 1.0, 8, "periodic"),))
         (lambda: ShkAuditConfig(alphas=([2.0],)), "alphas must be"),
         (lambda: ShkExperimentConfig(cells=math.nan), "cells must be an integer"),
         (lambda: ShkExperimentConfig(pair=np.array(2)), "pair must be one of"),
-        (lambda: ComparisonConfig(output_dir="x", testers=1.0), "testers must be a tuple of names"),
-        (lambda: ComparisonConfig(output_dir=np.ones(2)), "output_dir must be a folder"),
+        (
+            lambda: ComparisonConfig(output_dir="x", testers=1.0),
+            "testers must be a tuple of single values",
+        ),
+        (lambda: ComparisonConfig(output_dir=np.ones(2)), "output_dir must be text"),
         (
             lambda: ModelTrainingConfig(show_progress=math.nan),
             "show_progress must be True or False",

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from dvrenyi_plugin._internal.progress import progress_bar
-from dvrenyi_plugin._internal.validation import check_failure_probability
 from dvrenyi_plugin.audits.directions import BoundTester, Samples, bound_both_directions
 from dvrenyi_plugin.audits.evidence import Evidence, check_sequential
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
@@ -38,6 +37,7 @@ from dvrenyi_plugin.reports.sequential_outcome import (
     REFUTED,
     SequentialOutcome,
 )
+from dvrenyi_plugin.testers.both_directions import failure_probability_of_each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,19 +130,25 @@ def run_audit(
       Exception: what the user's code raised, with a note that says which part it was.
     """
     start = time.perf_counter()
-    share = check_failure_probability(failure_probability) / (2 * len(subject.claims))
+    num_claims = len(subject.claims)
     if sequential is None:
         samples = subject.draw(range(num_samples))
         drawn = time.perf_counter()
         outcome = None
         bounds = [
-            bound_both_directions(claim.tester, samples, share, subject.directions)
+            bound_both_directions(
+                claim.tester, samples, failure_probability, subject.directions, num_claims
+            )
             for claim in subject.claims
         ]
         seconds = drawn - start
     else:
         samples, outcome, bounds, seconds = _until_refuted(
-            subject, num_samples, share, sequential, show_progress
+            subject,
+            num_samples,
+            failure_probability_of_each(failure_probability, num_claims),
+            sequential,
+            show_progress,
         )
     report = AuditReport(
         title=subject.title,
@@ -150,7 +156,7 @@ def run_audit(
             ClaimReport(
                 TestedLevel(
                     alpha=directions[0].bound.alpha,
-                    epsilon=directions[0].bound.threshold,
+                    epsilon=directions[0].bound.claimed_limit,
                     mu=subject.claimed_mu,
                 ),
                 directions,

@@ -9,7 +9,7 @@ from typing import Any
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.reports.model import Section
 from dvrenyi_plugin.reports.render import Format, render

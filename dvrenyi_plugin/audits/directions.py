@@ -1,7 +1,4 @@
-"""Both directions of a claim: "law 1 over law 2" and "law 2 over law 1", each with its own bound.
-
-A claim about neighbouring datasets speaks of both. Whoever tests both divides the failure probability over them.
-"""
+"""What a tester says of both directions: "law 1 over law 2" and "law 2 over law 1", each with its own bound."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ from dvrenyi_plugin._internal.user_code import call_user_code
 from dvrenyi_plugin.audits.sample_checks import as_number, check_verdict
 from dvrenyi_plugin.interfaces import PropertyTester
 from dvrenyi_plugin.reports.model import DirectionReport
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
+from dvrenyi_plugin.testers.both_directions import in_both_directions
 
 Array = NDArray[np.float64]
 # Outputs on the first dataset and on the second, shape (n, k) and (m, k).
@@ -41,20 +39,19 @@ def bound_both_directions(
     samples: Samples,
     failure_probability: float,
     names: tuple[str, str] = DATASETS,
+    num_claims: int = 1,
 ) -> tuple[DirectionReport, DirectionReport]:
     """Returns the bounds of law 1 over law 2 and of law 2 over law 1, with what decided them.
 
     Args:
       tester: of the claim.
       samples: of law 1 and of law 2.
-      failure_probability: of each bound, in (0, 1).
+      failure_probability: of both directions of all claims together, in (0, 1).
       names: of the directions.
+      num_claims: that are tested on these samples, >= 1.
     """
-    first, second = (
-        DirectionReport(name, call_user_code("tester", tester.audit, *ordered, failure_probability))
-        for name, ordered in zip(names, (samples, samples[::-1]), strict=True)
-    )
-    return first, second
+    first, second = in_both_directions(tester.audit, *samples, failure_probability, num_claims)
+    return DirectionReport(names[0], first), DirectionReport(names[1], second)
 
 
 def estimate_both_directions(
@@ -67,15 +64,10 @@ def estimate_both_directions(
     Args:
       tester: ours or DP-Auditorium's.
       samples: of law 1 and of law 2.
-      failure_probability: of each bound, in (0, 1).
+      failure_probability: of both bounds together, in (0, 1).
     """
-    first, second = (
-        as_number(
-            call_user_code(
-                "property_tester", tester.estimate_lower_bound, *ordered, failure_probability
-            )
-        )
-        for ordered in (samples, samples[::-1])
+    first, second = map(
+        as_number, in_both_directions(tester.estimate_lower_bound, *samples, failure_probability)
     )
     return (first, second), (_refutes(tester, first), _refutes(tester, second))
 
@@ -83,4 +75,4 @@ def estimate_both_directions(
 def _refutes(tester: PropertyTester, bound: float) -> bool:
     if math.isnan(bound):
         return False
-    return check_verdict(call_user_code("property_tester", tester.reject_property, bound))
+    return check_verdict(call_user_code("tester", tester.reject_property, bound))

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.interfaces import read_claim, renyi_threshold
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.reports.model import DirectionReport
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import fewest_samples
+from dvrenyi_plugin.testers.base import BoundResult, fewest_samples
 
 
 @runtime_checkable
@@ -85,7 +84,7 @@ class _Direction:
         return BoundResult(
             lower_bound=process.lower_bound,
             point_estimate=process.point_estimate(),
-            threshold=self.claim,
+            claimed_limit=self.claim,
             refuted=self.refuted,
             failure_probability=self._failure_probability,
             method="growth-optimal e-process, anytime-valid",

@@ -29,7 +29,8 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
 )
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
-from dvrenyi_plugin.bounds.information_limit import GridPair, closest_null
+from dvrenyi_plugin.bounds.grid_pairs import GridPair
+from dvrenyi_plugin.bounds.information_limit import closest_null
 
 # Pairs needed with a learned log ratio, in terms of those needed with a known one: see the module's text.
 _LEARNING_SHARE, _LEARNING_ROOT = 1.25, 4.0

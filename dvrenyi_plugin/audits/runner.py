@@ -256,11 +256,15 @@ class PrivacyTestRunner:
         )
 
     def _trial(self, datasets: tuple[Any, Any], samples: list[NDArray[Any]], number: int) -> Trial:
-        share = self._config.failure_probability_of_each_bound
-        bounds, refuted = estimate_both_directions(self._tester, (samples[0], samples[1]), share)
+        config = self._config
+        bounds, refuted = estimate_both_directions(
+            self._tester,
+            (samples[0], samples[1]),
+            config.failure_probability / config.max_num_trials,
+        )
         for bound, direction in zip(bounds, DIRECTIONS, strict=True):
             check_estimate(bound, number, direction)
-        return Trial(datasets, bounds, refuted, share)
+        return Trial(datasets, bounds, refuted, config.failure_probability_of_each_bound)
 
     def _propose(self, feedback: float | None) -> tuple[Any, Any]:
         return check_pair(call_user_code("dataset_generator", self._generator, feedback))

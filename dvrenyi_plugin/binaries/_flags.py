@@ -46,13 +46,13 @@ class ProgramFlags:
         """Adds a flag that is on or off."""
         flags.DEFINE_bool(name, default, meaning, flag_values=self.values)
 
+    def words(self, name: str, default: Sequence[str], meaning: str) -> None:
+        """Adds a flag that holds words with commas between."""
+        flags.DEFINE_list(name, list(default), meaning, flag_values=self.values)
+
     def texts(self, name: str, meaning: str) -> None:
         """Adds a flag that may be given several times, each with a text."""
         flags.DEFINE_multi_string(name, [], meaning, flag_values=self.values)
-
-    def number_list(self, name: str, default: Sequence[float], meaning: str) -> None:
-        """Adds a flag that holds numbers with commas between; see `numbers`."""
-        self._field(name, (float,), default, meaning)
 
     def alias(self, other_name: str, name: str) -> None:
         """Lets a flag go by another name, too, which its own line of --help says."""
@@ -80,7 +80,7 @@ class ProgramFlags:
     def _field(self, name: str, plain: Any, default: Any, meaning: str) -> None:
         if isinstance(plain, tuple):
             words = [] if default is None else [_word(value) for value in default]
-            flags.DEFINE_list(name, words, meaning, flag_values=self.values)
+            self.words(name, words, meaning)
             return
         define: Any = {
             bool: flags.DEFINE_bool,

@@ -31,23 +31,18 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import (
-    OVERWRITE_MEANING,
-    ProgramFlags,
-    numbers,
-    settings_from,
-)
+from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, numbers, settings_from
 
 _NAME = "audit_dpsgd"
 # What the engine decides, what the store decides, and what --quiet decides.
-_NO_TRAINING_FLAGS = ("models_per_task", "columns", "show_progress")
+_NO_TRAINING_FLAGS = ("models_per_task", "num_observed_columns", "show_progress")
 _NO_SEQUENTIAL_FLAGS = ("futility_probability",)
 
 
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
-    program.number_list("alphas", (2.0,), "Rényi order at which the claim is tested, > 1; one.")
+    program.words("alphas", ["2"], "Rényi order at which the claim is tested, > 1; one.")
     program.alias("alpha", "alphas")
     program.settings(DpSgdExperimentConfig, leave_out=("alpha",))
     program.settings(DpSgdAuditConfig, leave_out=("training",))
@@ -90,7 +85,8 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
-        settings = settings_from(values, DpSgdExperimentConfig, alpha=_one_order(values.alphas))
+        alpha = _one_order(values.alphas)
+        settings = settings_from(values, DpSgdExperimentConfig, alpha=alpha)
         sequential = settings_from(values, SequentialAuditConfig, _NO_SEQUENTIAL_FLAGS)
         if values.futility_mu is not None and not values.sequential:
             raise ValueError("futility_mu needs --sequential")
@@ -99,7 +95,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
             ModelTrainingConfig,
             # What trains one model after another has nothing to win from reporting back late.
             models_per_task=10 if values.engine == "ensemble" else 1,
-            columns=None,
+            num_observed_columns=None,
             show_progress=not values.quiet,
         )
         config = settings_from(values, DpSgdAuditConfig, training=training)
@@ -121,10 +117,10 @@ def _audit(values: flags.FlagValues) -> Outcome:
 
 
 def _one_order(words: Sequence[str]) -> float:
-    orders = numbers("alphas", float, words)
+    orders: tuple[float, ...] = numbers("alphas", float, words)
     if len(orders) != 1:
         raise ValueError(f"alphas must be one order for this audit, got {','.join(words)}")
-    return float(orders[0])
+    return orders[0]
 
 
 def _audit_with_store(
@@ -137,7 +133,7 @@ def _audit_with_store(
     from dvrenyi_plugin.execution.observation_store import open_store
 
     mechanism, columns = experiment.with_logits_recorded()
-    training = dataclasses.replace(config.training, columns=columns)
+    training = dataclasses.replace(config.training, num_observed_columns=columns)
     with open_store(
         values.store, values.output_dir, mechanism, experiment.pair, resume=values.resume
     ) as store:

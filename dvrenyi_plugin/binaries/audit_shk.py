@@ -9,10 +9,8 @@ error; with --fail_on_violation, 2 when the claim is refuted.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
@@ -26,13 +24,10 @@ from dvrenyi_plugin.binaries._command import (
     staged_report,
 )
 from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.testers.registry import make
 
 _NAME = "audit_shk"
-_TESTERS = {
-    "sequential": "SequentialRenyiPropertyTester",
-    "dv": "DvRenyiPropertyTester",
-    "threshold": "ThresholdAttackTester",
-}
+_TESTERS = ("sequential", "dv", "threshold")
 
 
 def define_flags() -> flags.FlagValues:
@@ -64,7 +59,7 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
-        tester = check_choice("tester", values.tester, tuple(_TESTERS))
+        tester = check_choice("tester", values.tester, _TESTERS)
         config = settings_from(values, ShkAuditConfig)
         settings = settings_from(values, ShkExperimentConfig)
         # scipy and the testers are slow to load: not before the flags are known to be good.
@@ -75,19 +70,13 @@ def _audit(values: flags.FlagValues) -> Outcome:
         experiment = build_shk_experiment(settings)
         result = audit_grid_mechanism(
             experiment.mechanism,
-            functools.partial(_make_tester, tester, experiment.tester_seed),
+            functools.partial(make, tester, seed=experiment.tester_seed),
             experiment.pair,
             config,
             settings=experiment.settings | {"tester": tester},
         )
         write_shk_report_files(result, experiment.mechanism, experiment.pair, staging)
     return audit_outcome(result.report, values)
-
-
-def _make_tester(name: str, seed: int, privacy_property: Any) -> Any:
-    testers = importlib.import_module("dvrenyi_plugin.testers")
-    config = getattr(testers, f"{_TESTERS[name]}Config")
-    return getattr(testers, _TESTERS[name])(config(privacy_property=privacy_property, seed=seed))
 
 
 if __name__ == "__main__":

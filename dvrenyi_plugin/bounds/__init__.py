@@ -1,1 +1,2 @@
-"""Confidence statements: means of bounded variables and what follows from them. numpy and scipy only."""
+"""Confidence statements: means of bounded variables and what follows from them. numpy and scipy
+only."""

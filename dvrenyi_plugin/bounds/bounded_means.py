@@ -1,12 +1,12 @@
 """One-sided confidence bounds for the mean of independent bounded variables.
 
 Every bound is one-sided: it is on the wrong side of the mean with probability at most
-`failure_probability`, for every sample size from 1 and every law on [low, high]. From the loosest to the
-tightest on data of small variance: Hoeffding, empirical Bernstein, betting. For 0/1 data use
+`failure_probability`, for every sample size from 1 and every law on [low, high]. From the loosest
+to the tightest on data of small variance: Hoeffding, empirical Bernstein, betting. For 0/1 data use
 Clopper-Pearson, which is exact, on integer counts (a count recomputed from a rate can be one off).
 
-The betting bound is written out here because `confseq`, its authors' package, has no wheel and builds only
-where a C++ toolchain and boost are installed.
+The betting bound is written out here because `confseq`, its authors' package, has no wheel and
+builds only where a C++ toolchain and boost are installed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def clopper_pearson_lower_bound(successes: int, trials: int, failure_probability
 def clopper_pearson_upper_bound(successes: int, trials: int, failure_probability: float) -> float:
     """Returns the exact upper bound on a success probability; 1.0 when every trial succeeds.
 
-    The bound p satisfies P[Binomial(trials, p) <= successes] = failure_probability. Arguments, errors and
-    source as for `clopper_pearson_lower_bound`.
+    The bound p satisfies P[Binomial(trials, p) <= successes] = failure_probability. Arguments,
+    errors and source as for `clopper_pearson_lower_bound`.
     """
     successes, trials, beta = _check_counts(successes, trials, failure_probability)
     return 1.0 - clopper_pearson_lower_bound(trials - successes, trials, beta)
@@ -97,8 +97,8 @@ def empirical_bernstein_lower_bound(
 ) -> float:
     """Returns a lower bound on the mean from the sample variance, never below `low`.
 
-    mean - sqrt(2 V log(2/beta) / n) - 7 log(2/beta) / (3 (n - 1)) on the unit scale, V the unbiased sample
-    variance; `low` for a single value, which has no variance. Arguments and errors as for
+    mean - sqrt(2 V log(2/beta) / n) - 7 log(2/beta) / (3 (n - 1)) on the unit scale, V the unbiased
+    sample variance; `low` for a single value, which has no variance. Arguments and errors as for
     `hoeffding_lower_bound`.
 
     Source: Maurer and Pontil (2009), theorem 4.
@@ -115,7 +115,8 @@ def empirical_bernstein_lower_bound(
 def empirical_bernstein_upper_bound(
     values: ArrayLike, failure_probability: float, *, low: float = 0.0, high: float = 1.0
 ) -> float:
-    """Returns the upper bound that mirrors `empirical_bernstein_lower_bound`, never above `high`."""
+    """Returns the upper bound that mirrors `empirical_bernstein_lower_bound`, never above
+    `high`."""
     return -empirical_bernstein_lower_bound(
         _mirrored(values, failure_probability, low, high), failure_probability, low=-high, high=-low
     )
@@ -126,16 +127,18 @@ def betting_lower_bound(
 ) -> float:
     """Returns a lower bound on the mean by betting against every smaller mean, never below `low`.
 
-    The hypothesis "mean <= m" is refuted once the capital prod_t (1 + bet_t (x_t - m)) has reached 1/beta at
-    any time. The bets are the predictable plug-in sqrt(2 log(1/beta) / (n v_t)), v_t the variance of the
-    values before t, cut at 3/4 of 1/m so that the capital stays positive: under the hypothesis it is a
-    nonnegative supermartingale and Ville's inequality applies. Each factor is nonincreasing in m, for the
-    plug-in bet and for the cut one, where it is 1/4 + (3/4) x_t / m. So the refuted m form an interval and
-    bisection finds its end; the returned m is itself refuted, which makes rounding conservative.
+    The hypothesis "mean <= m" is refuted once the capital prod_t (1 + bet_t (x_t - m)) has reached
+    1/beta at any time. The bets are the predictable plug-in sqrt(2 log(1/beta) / (n v_t)), v_t the
+    variance of the values before t, cut at 3/4 of 1/m so that the capital stays positive: under the
+    hypothesis it is a nonnegative supermartingale and Ville's inequality applies. Each factor is
+    nonincreasing in m, for the plug-in bet and for the cut one, where it is 1/4 + (3/4) x_t / m. So
+    the refuted m form an interval and bisection finds its end; the returned m is itself refuted,
+    which makes rounding conservative.
 
     Args:
-      values: shape (n,), n >= 1, independent, each in [low, high]. The bound depends on their order:
-        values that come sorted, or in any order that was chosen by looking at them, must be shuffled first.
+      values: shape (n,), n >= 1, independent, each in [low, high]. The bound depends on their
+        order: values that come sorted, or in any order that was chosen by looking at them, must be
+        shuffled first.
       failure_probability: one-sided, in (0, 1).
       low: least value the variables can take.
       high: greatest value the variables can take, > low.
@@ -203,8 +206,8 @@ def _check_values(
     if outside.any():
         first = int(np.flatnonzero(outside)[0])
         raise ValueError(
-            f"values must lie in [{low:g}, {high:g}], got {int(outside.sum())} outside, the first is"
-            f" {array[first]!r} at index {first}"
+            f"values must lie in [{low:g}, {high:g}], got {int(outside.sum())} outside, the first"
+            f" is {array[first]!r} at index {first}"
         )
     return (array - low) / (high - low), check_failure_probability(beta), low, high
 

@@ -1,12 +1,15 @@
-"""What every e-process here shares: pairs of samples that bet against a growing list of nulls, batch by batch.
+"""What every e-process here shares: pairs of samples that bet against a growing list of nulls,
+batch by batch.
 
-Pairs of samples multiply factors for a whole grid of nulls, each contained in the next. The log ratio, the bets and
-everything else that a factor uses come from earlier samples only, so each product is a nonnegative supermartingale under
-its null and reaches 1 / failure_probability with at most that probability, at any time (Ville's inequality). No sample is
-set aside for fitting: each one first certifies, then fits.
+Pairs of samples multiply factors for a whole grid of nulls, each contained in the next. The log
+ratio, the bets and everything else that a factor uses come from earlier samples only, so each
+product is a nonnegative supermartingale under its null and reaches 1 / failure_probability with at
+most that probability, at any time (Ville's inequality). No sample is set aside for fitting: each
+one first certifies, then fits.
 
-The lower bound is the largest null of the grid such that it and every smaller one are rejected (fixed sequence). The
-largest rejected one wherever it lies would not do, since each null has a bet of its own.
+The lower bound is the largest null of the grid such that it and every smaller one are rejected
+(fixed sequence). The largest rejected one wherever it lies would not do, since each null has a bet
+of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from dvrenyi_plugin._internal.validation import (
 from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter, guarded_fit
 from dvrenyi_plugin.critics.simple_families import Array, LogRatio
 
-# Pairs before the first bet when samples arrive one batch after another and nobody knows how many will come.
+# Pairs before the first bet when samples arrive one batch after another and nobody knows how many
+# will come.
 STREAM_WARM_UP = 30
 # A claim is tested a hair above itself, so that rejecting this null means a bound above the claim.
 CLAIM_MARGIN = 1e-9
@@ -60,20 +64,23 @@ class Bettor(Protocol):
 
 
 class EProcess(abc.ABC):
-    """Bets against a list of nulls, each contained in the next; a kind of claim says which factor it bets with.
+    """Bets against a list of nulls, each contained in the next; a kind of claim says which factor
+    it bets with.
 
     Args:
       failure_probability: level of the lower bound, in (0, 1), one-sided, over all times at once.
-      claims: nulls to test beside the grid, each >= 0; a claim is exceeded by `lower_bound` exactly when its own null,
-        and every smaller one of the grid, is rejected.
+      claims: nulls to test beside the grid, each >= 0; a claim is exceeded by `lower_bound` exactly
+        when its own null, and every smaller one of the grid, is rejected.
       grid: shape (k,), increasing and positive, the parameters of the nulls.
       grid_name: of the argument that holds the grid, for messages.
       null_name: of the parameter, for messages.
-      fit: returns an estimate of log dQ/dP from past samples, (n, d) -> (n,), and its name. The estimate must treat
-        its rows one by one: a value that depends on the other rows would look ahead. Whenever one that is not this
-        package's gives values, they are checked for it, see `RowByRow`.
+      fit: returns an estimate of log dQ/dP from past samples, (n, d) -> (n,), and its name. The
+        estimate must treat its rows one by one: a value that depends on the other rows would look
+        ahead. Whenever one that is not this package's gives values, they are checked for it, see
+        `RowByRow`.
       warm_up: pairs seen before the first bet, >= 2.
-      refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this factor, > 1.
+      refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this
+        factor, > 1.
 
     Source: e-processes and Ville's inequality: Ramdas, Grünwald, Vovk and Shafer (2023).
     """
@@ -113,12 +120,21 @@ class EProcess(abc.ABC):
     def _new_bettor(self, log_ratio: LogRatio, past_q: Array, past_p: Array) -> Bettor | None:
         """Returns the bets for the next samples, made from past ones; None to bet nothing."""
 
+    @abc.abstractmethod
+    def can_reject(self, null: float, num_pairs: float) -> bool:
+        """Returns whether any samples at all could reject a null within so many pairs."""
+
+    @abc.abstractmethod
+    def point_estimate(self) -> float:
+        """Returns the fitted log ratio's own estimate, without any confidence statement."""
+
     def update(self, samples_q: Any, samples_p: Any) -> None:
         """Bets on the next samples, shapes (n, d) and (m, d), then adds them to the past.
 
-        Counts may differ, and either may be 0 (an array of shape (0, d)). Samples go in blocks of one sample of the rarer
-        law and an even share of the other's; what finds no partner waits for the next call. How many samples of either law
-        come next may depend on blocks that were bet on, not on samples that still wait.
+        Counts may differ, and either may be 0 (an array of shape (0, d)). Samples go in blocks of
+        one sample of the rarer law and an even share of the other's; what finds no partner waits
+        for the next call. How many samples of either law come next may depend on blocks that were
+        bet on, not on samples that still wait.
         """
         batches = [
             check_samples(name, s, min_samples=0)
@@ -158,7 +174,7 @@ class EProcess(abc.ABC):
             self._blocks_seen += stop - start
             start = stop
 
-    def observe(self, samples_q: Any, samples_p: Any) -> None:
+    def add_history(self, samples_q: Any, samples_p: Any) -> None:
         """Adds samples to the past without betting on them: what an earlier step has already used.
 
         Args:
@@ -170,7 +186,7 @@ class EProcess(abc.ABC):
         """
         if self._blocks_seen or any(map(len, self._waiting)):
             raise ValueError(
-                f"observe must come before update, got {self._blocks_seen} pairs before"
+                f"add_history must come before update, got {self._blocks_seen} pairs before"
             )
         q = check_samples("samples_q", samples_q, min_samples=1)
         p = check_samples("samples_p", samples_p, min_samples=1)
@@ -195,8 +211,8 @@ class EProcess(abc.ABC):
         return float(self._nulls[first - 1]) if first else 0.0
 
     def log_e_value(self, null: float) -> float:
-        """Returns the log e-value against a null: that of the smallest null of the grid that contains it (a claim's own
-        null for claims). It is frozen after the first rejection.
+        """Returns the log e-value against a null: that of the smallest null of the grid that
+        contains it (a claim's own null for claims). It is frozen after the first rejection.
 
         Raises:
           ValueError: the null is negative, NaN, or beyond the grid.
@@ -343,6 +359,7 @@ def _block_means(log_table: Array, cells: NDArray[np.intp], starts: NDArray[np.i
 def sample_size_warm_up(num_pairs: int) -> int:
     """Returns the pairs to see before the first bet when the number of pairs to come is known.
 
-    About 2.2 sqrt(num_pairs) (50 of 500, 155 of 5,000): earlier bets are placed by estimates too rough to earn.
+    About 2.2 sqrt(num_pairs) (50 of 500, 155 of 5,000): earlier bets are placed by estimates too
+    rough to earn.
     """
     return max(10, round(2.2 * math.sqrt(check_int("num_pairs", num_pairs, at_least=0))))

@@ -1,14 +1,16 @@
-"""What the probabilities of one event under two laws say about their privacy, and joint bounds on them.
+"""What the probabilities of one event under two laws say about their privacy, and joint bounds on
+them.
 
-A 0/1 attack says "law 1" or "law 2". Its true-positive rate is the probability of "law 1" under law 1, its
-false-positive rate the same under law 2. Any privacy claim bounds how far apart the two can be, so bounds on
-both rates refute claims: pure, (epsilon, delta), Gaussian, zero-concentrated and Rényi alike. This is how
-(epsilon, delta)-DP is refuted; no lower bound on a Rényi divergence does.
+A 0/1 attack says "law 1" or "law 2". Its true-positive rate is the probability of "law 1" under law
+1, its false-positive rate the same under law 2. Any privacy claim bounds how far apart the two can
+be, so bounds on both rates refute claims: pure, (epsilon, delta), Gaussian, zero-concentrated and
+Rényi alike. This is how (epsilon, delta)-DP is refuted; no lower bound on a Rényi divergence does.
 
-The functions of rates take arrays and return 0.0 where the true-positive rate is not the larger one: such a
-rule distinguishes nothing, and swapping its answers would be a choice made on the data. Each is nondecreasing in
-the true-positive rate and nonincreasing in the false-positive rate. So at a lower bound of the first and an
-upper bound of the second it is the least value over the whole confidence rectangle.
+The functions of rates take arrays and return 0.0 where the true-positive rate is not the larger
+one: such a rule distinguishes nothing, and swapping its answers would be a choice made on the data.
+Each is nondecreasing in the true-positive rate and nonincreasing in the false-positive rate. So at
+a lower bound of the first and an upper bound of the second it is the least value over the whole
+confidence rectangle.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ from dvrenyi_plugin.privacy.log_moments import log_moment_excess, renyi_from_exc
 def renyi_from_rates(
     alpha: float, true_positive_rate: ArrayLike, false_positive_rate: ArrayLike
 ) -> NDArray[np.float64]:
-    """Returns D_alpha(Bernoulli(tpr) || Bernoulli(fpr)), at most D_alpha(law 1 || law 2), where tpr > fpr, and 0.0 elsewhere:
-    only then is it the least value over a confidence rectangle (`divergences.renyi_bernoulli` has no such cut).
+    """Returns D_alpha(Bernoulli(tpr) || Bernoulli(fpr)), at most D_alpha(law 1 || law 2), where tpr
+    > fpr, and 0.0 elsewhere: only then is it the least value over a confidence rectangle
+    (`divergences.renyi_bernoulli` has no such cut).
 
     Source: data processing; Kim, Varshney and Alabi (2026), appendix C.2.
     """
@@ -51,7 +54,8 @@ def renyi_from_rates(
         ratio = log_p - log_q
         carried, possible = log_p > -np.inf, log_q > -np.inf
         excess = log_moment_excess(alpha, log_p, np.where(carried & possible, ratio, 0.0))
-        # A point without mass of law 1 adds alpha - 1 times its mass of law 2; one without mass of law 2 alone, infinity.
+        # A point without mass of law 1 adds alpha - 1 times its mass of law 2; one without mass of
+        # law 2 alone, infinity.
         excess = np.where(carried, excess, math.log(alpha - 1.0) + log_q)
         excess = np.where(carried & ~possible, np.inf, excess)
         divergence = renyi_from_excess(alpha, excess, axis=0)
@@ -63,8 +67,8 @@ def gaussian_dp_mu_from_rates(
 ) -> NDArray[np.float64]:
     """Returns Phi^-1(tpr) - Phi^-1(fpr): every mu-Gaussian-DP claim below it is refuted.
 
-    That refutation assumes nothing. Reading the value as "the mechanism *is* mu-GDP with this mu", for instance to
-    convert it to another definition, assumes a Gaussian trade-off.
+    That refutation assumes nothing. Reading the value as "the mechanism *is* mu-GDP with this mu",
+    for instance to convert it to another definition, assumes a Gaussian trade-off.
 
     Source: Dong, Roth and Su (2022), definition 2.6; Nasr et al. (2023), section 4.
     """
@@ -78,8 +82,8 @@ def epsilon_from_rates(
 ) -> NDArray[np.float64]:
     """Returns the epsilon below which every (epsilon, delta)-DP claim is refuted.
 
-    max{log((tpr - delta) / fpr), log((1 - fpr - delta) / (1 - tpr))}, cut at 0: the event, law 1 over law 2, and
-    its complement, law 2 over law 1. An (epsilon, delta) claim bounds both.
+    max{log((tpr - delta) / fpr), log((1 - fpr - delta) / (1 - tpr))}, cut at 0: the event, law 1
+    over law 2, and its complement, law 2 over law 1. An (epsilon, delta) claim bounds both.
 
     Args:
       true_positive_rate: probability of the event under law 1.
@@ -112,15 +116,17 @@ def hockey_stick_from_rates(
 class EventBounds(CheckedSettings):
     """Counts of one event under two laws, and bounds on its two probabilities that hold jointly.
 
-    Everything the methods return is read off one confidence rectangle: however many are read, and at however many
-    orders or deltas, they all hold together with probability >= 1 - failure_probability.
+    Everything the methods return is read off one confidence rectangle: however many are read, and
+    at however many orders or deltas, they all hold together with probability >= 1 -
+    failure_probability.
 
     Attributes:
       true_positives: times the event happened in law 1's samples.
       num_samples1: independent samples of law 1.
       false_positives: times the event happened in law 2's samples.
       num_samples2: independent samples of law 2.
-      failure_probability: for both bounds together; each Clopper-Pearson bound, one-sided, gets half.
+      failure_probability: for both bounds together; each Clopper-Pearson bound, one-sided, gets
+        half.
       true_positive_rate_lower: lower bound on the event's probability under law 1.
       false_positive_rate_upper: upper bound on its probability under law 2.
     """
@@ -158,11 +164,13 @@ class EventBounds(CheckedSettings):
         return float(renyi_from_rates(alpha, *self._corner))
 
     def gaussian_dp_mu_lower_bound(self) -> float:
-        """Returns the mu up to which every mu-Gaussian-DP claim is refuted (no Gaussian assumed)."""
+        """Returns the mu up to which every mu-Gaussian-DP claim is refuted (no Gaussian
+        assumed)."""
         return float(gaussian_dp_mu_from_rates(*self._corner))
 
     def epsilon_lower_bound(self, delta: float) -> float:
-        """Returns the epsilon up to which every (epsilon, delta)-DP claim at this delta is refuted."""
+        """Returns the epsilon up to which every (epsilon, delta)-DP claim at this delta is
+        refuted."""
         return float(epsilon_from_rates(*self._corner, delta))
 
     def hockey_stick_lower_bound(self, epsilon: float) -> float:
@@ -170,12 +178,14 @@ class EventBounds(CheckedSettings):
         return float(hockey_stick_from_rates(epsilon, *self._corner))
 
     def refutes_approximate_dp(self, epsilon: float, delta: float) -> bool:
-        """Returns True when (epsilon, delta)-DP cannot hold: tpr > e^epsilon fpr + delta over the whole confidence
-        rectangle, or the same for the complementary event with the laws swapped."""
+        """Returns True when (epsilon, delta)-DP cannot hold: tpr > e^epsilon fpr + delta over the
+        whole confidence rectangle, or the same for the complementary event with the laws
+        swapped."""
         return self.epsilon_lower_bound(delta) > check_epsilon(epsilon)
 
     def refutes_pure_dp(self, epsilon: float) -> bool:
-        """Returns True when pure epsilon-DP cannot hold; never less often than through any Rényi order."""
+        """Returns True when pure epsilon-DP cannot hold; never less often than through any Rényi
+        order."""
         return self.refutes_approximate_dp(epsilon, 0.0)
 
     @property
@@ -186,7 +196,8 @@ class EventBounds(CheckedSettings):
 def _log_ratio(
     numerator: NDArray[np.float64], denominator: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """log(numerator / denominator), -inf for a numerator <= 0 whatever the denominator (0 / 0 refutes nothing)."""
+    """log(numerator / denominator), -inf for a numerator <= 0 whatever the denominator (0 / 0
+    refutes nothing)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(numerator > 0.0, np.log(numerator) - np.log(denominator), -np.inf)
 

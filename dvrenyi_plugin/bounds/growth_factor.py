@@ -1,52 +1,57 @@
 """The growth-optimal test factor for "D_alpha(Q || P) <= epsilon", and the bet that goes with it.
 
-With Phi = e^{(alpha - 1) epsilon}, any function r >= 0 and lambda > 0 for which both of its halves are nonnegative
-everywhere, one pair (x from Q, y from P) earns the factor
+With Phi = e^{(alpha - 1) epsilon}, any function r >= 0 and lambda > 0 for which both of its halves
+are nonnegative everywhere, one pair (x from Q, y from P) earns the factor
 
     (1 + lambda alpha (r(x)^{alpha - 1} - Phi)) (1 + lambda (alpha - 1) (Phi - r(y)^alpha)),
 
-whose mean is at most 1 under every (P, Q) with D_alpha(Q || P) <= epsilon. Proof: with A = E_Q r^{alpha - 1} and
-B = E_P r^alpha, Hoelder's inequality and the null give A <= Phi^{1/alpha} B^{1 - 1/alpha}, which is at most
-Phi / alpha + (1 - 1/alpha) B by Young's inequality. So the first mean is at most 1 + lambda (alpha - 1) (B - Phi), the
-second is 1 - lambda (alpha - 1) (B - Phi) >= 0, and their product is at most 1. Only the product is bounded, so
-factors are taken in pairs, or in means over blocks when the two counts differ.
+whose mean is at most 1 under every (P, Q) with D_alpha(Q || P) <= epsilon. Proof: with A = E_Q
+r^{alpha - 1} and B = E_P r^alpha, Hoelder's inequality and the null give A <= Phi^{1/alpha} B^{1 -
+1/alpha}, which is at most Phi / alpha + (1 - 1/alpha) B by Young's inequality. So the first mean is
+at most 1 + lambda (alpha - 1) (B - Phi), the second is 1 - lambda (alpha - 1) (B - Phi) >= 0, and
+their product is at most 1. Only the product is bounded, so factors are taken in pairs, or in means
+over blocks when the two counts differ.
 
-The r that earns most is the density ratio of the null pair closest to the truth. Given l = log dQ/dP it solves
-    r (1 - c + c r^{alpha - 1} / Phi) = e^l (1 + c (alpha - 1) / alpha - c (alpha - 1) / alpha r^alpha / Phi)
-with c = lambda alpha Phi. The solution is an increasing function of l that is bounded by itself: no clipping range has
-to be chosen. Here the equation is inverted instead of solved: l is explicit in r. For c > 1 the solution has a positive
-infimum, which keeps the first half positive. Orders near 1 need such bets: with c <= 1 the order 1.01 certified
-nothing of N(1, 1) against N(0, 1) from 500 pairs, where 0.67 of the divergence is possible.
+The r that earns most is the density ratio of the null pair closest to the truth. Given l = log
+dQ/dP it solves
+    r (1 + c (r^{alpha - 1} / Phi - 1)) = e^l (1 + c (alpha - 1) / alpha (1 - r^alpha / Phi))
+with c = lambda alpha Phi. The solution is an increasing function of l that is bounded by itself: no
+clipping range has to be chosen. Here the equation is inverted instead of solved: l is explicit in
+r. For c > 1 the solution has a positive infimum, which keeps the first half positive. Orders near 1
+need such bets: with c <= 1 the order 1.01 certified nothing of N(1, 1) against N(0, 1) from 500
+pairs, where 0.67 of the divergence is possible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logit
+from scipy.special import expit, logit
+
+from dvrenyi_plugin.bounds.tilted_ratio import tilted_ratio
 
 Array = NDArray[np.float64]
-_Halves = Callable[[Array], tuple[Array, Array, Array]]
 
-# r is parametrised by z, the logit of (r / sup r)^alpha for c <= 1 and of the place of log r between its ends for
-# c > 1. l(z) is smooth, bends only for |z| of a few units, and increases with slope between 1 / alpha and about 1 at
-# both ends: linear interpolation between these nodes, dense in the middle and reaching +-60, is off by under 0.01.
+# Values of z, see `tilted_ratio`: linear interpolation of the log ratio between these nodes, dense
+# in the middle and reaching +-60, is off by under 0.01.
 _Z_NODES = 3.0 * np.sinh(np.linspace(-3.69, 3.69, 121))
 
-# Candidate bets, evenly spaced in logit(c / largest c); the best is refined by a parabola through its neighbours.
+# Candidate bets, evenly spaced in logit(c / largest c); the best is refined by a parabola through
+# its neighbours.
 _BET_LOGITS = np.linspace(-8.0, 4.0, 12)
 # Largest c (alpha - 1): see `largest_bets`.
 _LARGEST_SCALED_BET = 0.25
 
 
 def largest_bets(alpha: float, epsilon: Array) -> Array:
-    """Returns, for each null, the supremum of the bets that are tried: 1, or 0.25 / (alpha - 1) at orders below 1.25.
+    """Returns, for each null, the supremum of the bets that are tried.
 
-    Near order 1 the best bets grow like 1 / (alpha - 1). Still larger ones are best for nulls far below the divergence,
-    but with a log ratio learned from 500 pairs they certified less: the cap keeps early, overconfident fits in check.
-    A bet below alpha / ((alpha - 1) epsilon) always leaves some r with both halves positive.
+    It is 1, or 0.25 / (alpha - 1) at orders below 1.25.
+
+    Near order 1 the best bets grow like 1 / (alpha - 1). Still larger ones are best for nulls far
+    below the divergence, but with a log ratio learned from 500 pairs they certified less: the cap
+    keeps early, overconfident fits in check. A bet below alpha / ((alpha - 1) epsilon) always
+    leaves some r with both halves positive.
     """
     largest = np.minimum(_LARGEST_SCALED_BET, alpha / epsilon) / (alpha - 1.0)
     return np.asarray(np.maximum(1.0, largest))
@@ -58,66 +63,23 @@ def log_factors(alpha: float, epsilon: Array, bet: Array, log_ratio: Array) -> t
     Args:
       alpha: order > 1.
       epsilon: shape (k,), the nulls.
-      bet: shape (k,), c = lambda alpha Phi in (0, `largest_bets`), one bet a null.
+      bet: shape (k,), c = lambda alpha Phi in (0, `largest_bets`), one bet for each null.
       log_ratio: shape (m,), values l at which the halves are tabulated.
 
     Returns:
-      Two arrays of shape (k, m): log(1 + lambda alpha (r^{alpha - 1} - Phi)), used at samples of Q, and
-      log(1 + lambda (alpha - 1) (Phi - r^alpha)), used at samples of P. Both belong to the same r(l), so
-      the factor is valid for any choice of `log_ratio`.
+      Two arrays of shape (k, m): log(1 + lambda alpha (r^{alpha - 1} - Phi)), used at samples of Q,
+      and log(1 + lambda (alpha - 1) (Phi - r^alpha)), used at samples of P. Both belong to the same
+      r(l), so the factor is valid for any choice of `log_ratio`.
     """
     first, second = np.empty((2, epsilon.size, log_ratio.size))
-    for halves_for, rows in (
-        (_halves_of_small_bets, bet <= 1.0),
-        (_halves_of_large_bets, bet > 1.0),
-    ):
+    for rows in (bet <= 1.0, bet > 1.0):
         if not rows.any():
             continue
-        halves = halves_for(alpha, epsilon[rows, np.newaxis], bet[rows, np.newaxis])
-        log_r, log_first, log_second = halves(_Z_NODES)
-        z = np.empty((len(log_r), log_ratio.size))
-        for row, nodes in enumerate(log_r + log_first - log_second):
-            z[row] = np.interp(log_ratio, nodes, _Z_NODES)
-        _, first[rows], second[rows] = halves(z)
+        ratio = tilted_ratio(alpha, epsilon[rows, np.newaxis], bet[rows, np.newaxis])
+        tables = ratio.halves(_Z_NODES).log_ratio
+        z = np.stack([np.interp(log_ratio, nodes, _Z_NODES) for nodes in tables])
+        _, first[rows], second[rows] = ratio.halves(z)
     return first, second
-
-
-def _halves_of_small_bets(alpha: float, eps: Array, c: Array) -> _Halves:
-    """Returns z -> (log r, log first half, log second half) for bets c <= 1, where r may come down to 0."""
-    second_at_zero = np.log1p(c * ((alpha - 1.0) / alpha))
-    top = _scaled_log_r_sup(alpha, eps, c)
-
-    def halves(z: Array) -> tuple[Array, Array, Array]:
-        scaled = top + log_expit(z)
-        # No overflow at any order: alpha (log r - epsilon) <= top keeps the exponent below -log(c) + 1.
-        first = np.log1p(c * np.expm1((alpha - 1.0) / alpha * scaled))
-        return eps + scaled / alpha, first, second_at_zero + log_expit(-z)
-
-    return halves
-
-
-def _halves_of_large_bets(alpha: float, eps: Array, c: Array) -> _Halves:
-    """Returns the same for bets c > 1, where r stays above the zero of the first half."""
-    second_at_zero = np.log1p(c * ((alpha - 1.0) / alpha))
-    log_r_sup_less_eps = _scaled_log_r_sup(alpha, eps, c) / alpha
-    width = log_r_sup_less_eps - np.log1p(-1.0 / c) / (alpha - 1.0)
-
-    def halves(z: Array) -> tuple[Array, Array, Array]:
-        above, below = width * expit(z), width * expit(-z)
-        first = np.log(c - 1.0) + np.log(np.expm1((alpha - 1.0) * above))
-        second = second_at_zero + np.log(-np.expm1(-alpha * below))
-        return eps + log_r_sup_less_eps - below, first, second
-
-    return halves
-
-
-def _scaled_log_r_sup(alpha: float, eps: Array, c: Array) -> Array:
-    """Returns alpha (log r - epsilon) where the second half is 0.
-
-    One expression for the difference: at large orders (alpha - 1) epsilon and alpha log r are both so large that their
-    difference would be rounding alone, and the mean of a factor above 1.
-    """
-    return np.asarray(np.log1p(alpha / (alpha - 1.0) / c) - eps)
 
 
 def best_bets(
@@ -128,7 +90,8 @@ def best_bets(
     weights_p: Array,
     block_sizes: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Array, Array]:
-    """Returns, for each null, the bet that earned most on past samples and what it earned a block.
+    """Returns, for each null, the bet that earned most on past samples and what it earned per
+    block.
 
     Args:
       alpha: order > 1.
@@ -162,8 +125,10 @@ def best_bets(
 def interpolate_bets(
     alpha: float, epsilon: Array, coarse_epsilon: Array, coarse_bets: Array
 ) -> Array:
-    """Returns bets at a fine grid of nulls from those at a coarse one: any bet is valid, and the best one
-    changes slowly with the null."""
+    """Returns bets at a fine grid of nulls from those at a coarse one.
+
+    Any bet is valid, and the best one changes slowly with the null.
+    """
     shares = logit(coarse_bets / largest_bets(alpha, coarse_epsilon))
     share = np.interp(np.log(epsilon), np.log(coarse_epsilon), shares)
     return np.asarray(largest_bets(alpha, epsilon) * expit(share))

@@ -1,20 +1,25 @@
-"""The information limit: how much of D_alpha(Q || P) any e-value can certify from n pairs of samples.
+"""The information limit: how much of D_alpha(Q || P) any e-value can certify from n pairs of
+samples.
 
-The most that the log of an e-value against "D_alpha <= epsilon" can grow for each pair (x from Q, y from P) is
+The most that the log of an e-value against "D_alpha <= epsilon" can grow for each pair (x from Q, y
+from P) is
 
     rate = min KL(Q || Q') + KL(P || P')   over all pairs of laws with D_alpha(Q' || P') <= epsilon,
 
-so once n rate falls below log(1 / failure probability), epsilon is out of reach on average, whatever the method. The
-growth-optimal factor of `growth_factor`, made from the minimiser, earns exactly the rate: the limit is attained.
+so once n rate falls below log(1 / failure probability), epsilon is out of reach on average,
+whatever the method. The growth-optimal factor of `growth_factor`, made from the minimiser, earns
+exactly the rate: the limit is attained.
 
-With Phi = e^{(alpha - 1) epsilon}, a multiplier lambda > 0, c = lambda alpha Phi, and r = dQ'/dP', the minimiser is
+With Phi = e^{(alpha - 1) epsilon}, a multiplier lambda > 0, c = lambda alpha Phi, and r = dQ'/dP',
+the minimiser is
 
     q' = q / s1(r),   s1 = 1 - c + c r^{alpha - 1} / Phi,
     p' = p / s2(r),   s2 = 1 + (alpha - 1)/alpha c (1 - r^alpha / Phi),
 
-where r solves log r + log s1(r) - log s2(r) = log q/p, which is explicit in r, and c makes the masses of q' sum to one. Those
-of p' and D_alpha(Q' || P') = epsilon follow, since q = q' s1 and p = p' s2 sum to one. c may exceed 1 (it does for
-small epsilons); s1 > 0 then keeps r above a positive minimum.
+where r solves log r + log s1(r) - log s2(r) = log q/p (see `tilted_ratio`), and c makes the masses
+of q' sum to one. Those of p' and D_alpha(Q' || P') = epsilon follow, since q = q' s1 and p = p' s2
+sum to one. c may exceed 1 (it does for small epsilons); s1 > 0 then keeps r above a positive
+minimum.
 """
 
 from __future__ import annotations
@@ -23,28 +28,25 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, log_expit
 
 from dvrenyi_plugin._internal.validation import (
     check_epsilon,
     check_failure_probability,
     check_int,
-    check_numbers,
     check_order,
-    check_real,
 )
-from dvrenyi_plugin.privacy.divergences import renyi_from_log_masses
+from dvrenyi_plugin.bounds.grid_pairs import GridPair, check_pair, normalised
+from dvrenyi_plugin.bounds.tilted_ratio import Halves, log_r_inf, log_r_sup, tilted_ratio
 
 Array = NDArray[np.float64]
 
-_NUM_CELLS = 1001
 _TABLE_NODES = 601
-# Stands for an infinite logit. Where the log ratio is this large, one of the masses is below e^-600.
+# Stands for an infinite logit. Where the log ratio is this large, one of the masses is below
+# e^-600.
 _FAR = 600.0
 _TINY = 1e-12
 # Error of log q/p above which its r counts as not found.
@@ -56,75 +58,6 @@ _LEAST_LOG_BET = -650.0
 
 
 @dataclasses.dataclass(frozen=True)
-class GridPair:
-    """Two laws on the same points.
-
-    Attributes:
-      log_q: shape (k,), read-only, log masses of the numerator law; -inf where it has none; they sum to one.
-      log_p: the same for the other law.
-    """
-
-    log_q: Array
-    log_p: Array
-
-    def __post_init__(self) -> None:
-        for name in ("log_q", "log_p"):
-            values = np.array(check_numbers(name, getattr(self, name)))
-            if values.ndim != 1 or values.size == 0 or not np.all(values < np.inf):
-                raise ValueError(
-                    f"{name} must hold log masses of shape (k,), each a number or -inf, got shape {values.shape}"
-                )
-            with np.errstate(over="ignore"):
-                total = float(np.exp(values).sum())
-            if not abs(total - 1.0) <= 1e-9:
-                raise ValueError(f"{name} must be masses that sum to 1, got a sum of {total!r}")
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
-        if self.log_q.shape != self.log_p.shape:
-            raise ValueError(
-                f"log_q and log_p must have one shape, got {self.log_q.shape} and {self.log_p.shape}"
-            )
-
-    def renyi(self, alpha: float) -> float:
-        """Returns D_alpha(Q || P) on the grid."""
-        return renyi_from_log_masses(alpha, self.log_q, self.log_p)
-
-
-def gaussian_pair(mu: float, largest_alpha: float = 64.0, num_cells: int = _NUM_CELLS) -> GridPair:
-    """Returns N(mu, 1) and N(0, 1) on a grid that carries D_alpha for orders up to `largest_alpha`.
-
-    The moment behind D_alpha sits around alpha mu, far outside both laws, where the masses are far below the
-    smallest float: only logs are kept. Equal cells and smooth densities make the sums accurate to rounding.
-    """
-    mu = check_real("mu", mu, above=0.0)
-    largest_alpha = check_order(largest_alpha, "largest_alpha")
-    # The squares of the grid's ends and those of the log ratio there must be floats.
-    check_real("mu^2 * largest_alpha", mu * mu * largest_alpha, at_most=1e150)
-    top = check_real("mu * largest_alpha", mu * largest_alpha, at_most=1e150) + 10.0
-    x = np.linspace(-10.0, top, check_int("num_cells", num_cells, at_least=2))
-    return GridPair(_normalised(-0.5 * (x - mu) ** 2), _normalised(-0.5 * x**2))
-
-
-def laplace_pair(shift: float, scale: float = 1.0, num_cells: int = _NUM_CELLS) -> GridPair:
-    """Returns Laplace(shift, scale) and Laplace(0, scale): both tails as one cell each, as the log ratio is
-    constant there, and fine cells between the centres."""
-    shift, scale = check_real("shift", shift, above=0.0), check_real("scale", scale, above=0.0)
-    # Below, neighbouring edges would be the same float.
-    width = check_real("shift / scale", shift / scale, at_least=1e-300, at_most=1e150)
-    edges = np.linspace(0.0, width, check_int("num_cells", num_cells, at_least=2) - 1)
-    step = np.log(-np.expm1(-np.diff(edges))) - math.log(2.0)
-    tail, far_tail = -math.log(2.0), -math.log(2.0) - width
-    log_p = np.concatenate([[tail], step - edges[:-1], [far_tail]])
-    return GridPair(log_p[::-1].copy(), log_p)
-
-
-def discrete_pair(q: Any, p: Any) -> GridPair:
-    """Returns the pair of two probability vectors of shape (k,)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return GridPair(np.log(check_numbers("q", q)), np.log(check_numbers("p", p)))
-
-
-@dataclasses.dataclass(frozen=True)
 class ClosestNull:
     """The null pair hardest to tell from (Q, P), and the optimal factor that comes with it.
 
@@ -133,8 +66,8 @@ class ClosestNull:
       epsilon: the null is D_alpha <= epsilon.
       rate: KL(Q || Q') + KL(P || P') in nats a pair, the mean log of the optimal factor.
       variance: of the log of the optimal factor of one pair, under (Q, P).
-      bet: c = lambda alpha Phi; inf at epsilon below 1e-40, where the null is the one at 0; 0 when (Q, P) is itself in the null, or so close to it
-        that the rate is below the smallest float.
+      bet: c = lambda alpha Phi; inf at epsilon below 1e-40, where the null is the one at 0; 0 when
+        (Q, P) is itself in the null, or so close to it that the rate is below the smallest float.
       null: (Q', P').
       log_first: shape (k,), log of the factor's half for a sample of Q at each point, log q/q'.
       log_second: shape (k,), the same for P.
@@ -158,7 +91,7 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
       alpha: order > 1.
       epsilon: >= 0.
     """
-    _check_pair(pair)
+    check_pair(pair)
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
     if epsilon >= pair.renyi(alpha):
         return _itself(pair, alpha, epsilon)
@@ -177,7 +110,8 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
         with np.errstate(invalid="ignore"):
             log_q_null, log_p_null = log_q - log_s1, log_p - log_s2
             unsolved = ~(np.abs(log_r + log_s1 - log_s2 - log_ratio[carried]) <= _SOLVED)
-        # Where one law has no mass, or so little that s1 or s2 lies beyond the table, its share follows from r = q'/p'.
+        # Where one law has no mass, or so little that s1 or s2 lies beyond the table, its share
+        # follows from r = q'/p'.
         only_q, only_p = unsolved & (log_q > log_p), unsolved & (log_q < log_p)
         log_p_null[only_q] = log_q_null[only_q] - log_r[only_q]
         log_q_null[only_p] = log_p_null[only_p] + log_r[only_p]
@@ -197,11 +131,12 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
 
 @functools.lru_cache(maxsize=64)  # one audit after another asks for the same claim
 def largest_rate(alpha: float, epsilon: float) -> float:
-    """Returns the most that the log of an e-value against "D_alpha <= epsilon" can grow with one pair, whatever the laws
-    are, in nats: the rate for two laws that have no point in common, up to 0.1% above it.
+    """Returns the most that the log of an e-value against "D_alpha <= epsilon" can grow with one
+    pair, whatever the laws are, in nats: the rate for two laws that have no point in common, up to
+    0.1% above it.
 
-    Such laws have a constant factor: its first half at the supremum of r, its second half at the infimum. Their best bet
-    is read off a grid, which is good at every order and epsilon.
+    Such laws have a constant factor: its first half at the supremum of r, its second half at the
+    infimum. Their best bet is read off a grid, which is good at every order and epsilon.
 
     Args:
       alpha: order > 1.
@@ -211,29 +146,30 @@ def largest_rate(alpha: float, epsilon: float) -> float:
     most = 2.0 * math.log(2.0)
     if epsilon <= _TINY:
         return most
-    share = (alpha - 1.0) / alpha
-    beyond = math.log(1.0 + 4.0 / (share * epsilon)) + 1.0
-    log_bet = np.append(np.linspace(-60.0, 0.0, 4001), np.linspace(0.0, beyond, 2001)[1:])
-    bet = np.exp(log_bet)
-    # Of r^alpha / Phi.
-    log_largest = np.log1p(1.0 / (bet * share)) - epsilon
-    log_least = np.full(bet.size, -np.inf)
-    log_least[bet > 1.0] = np.log1p(-1.0 / bet[bet > 1.0]) / share
-    possible = log_least < log_largest
-    log_least, log_largest, bet = (x[possible] for x in (log_least, log_largest, bet))
-    with np.errstate(divide="ignore"):  # a bet that can lose everything is no good one
-        first = np.log1p(bet * np.expm1(share * log_largest))
-    second = np.log1p(bet * share * -np.expm1(np.minimum(log_least + epsilon, 0.0)))
-    return min(most, 1.001 * max(0.0, float((first + second).max())))
+    beyond = math.log(1.0 + 4.0 * alpha / ((alpha - 1.0) * epsilon)) + 1.0
+    best = 0.0
+    # A grid of log bets up to 1, and one above.
+    for log_bets in (np.linspace(-60.0, 0.0, 4001), np.linspace(0.0, beyond, 2001)[1:]):
+        bets = np.exp(log_bets)
+        if log_bets[0] > 0.0:
+            bets = bets[log_r_inf(alpha, bets) < log_r_sup(alpha, epsilon, bets)]
+            if bets.size == 0:
+                continue
+        ratio = tilted_ratio(alpha, epsilon, bets)
+        with np.errstate(divide="ignore"):  # a bet that can lose everything is no good one
+            at_sup, at_inf = ratio.halves(np.array(np.inf)), ratio.halves(np.array(-np.inf))
+        best = max(best, float((at_sup.log_first + at_inf.log_second).max()))
+    return min(most, 1.001 * best)
 
 
 def certifiable_epsilon(
     pair: GridPair, alpha: float, num_pairs: int, failure_probability: float
 ) -> float:
-    """Returns the largest epsilon with num_pairs x rate >= log(1 / failure_probability), 0.0 if none has.
+    """Returns the largest epsilon with num_pairs x rate >= log(1 / failure_probability), 0.0 if
+    none has.
 
-    It is the limit for the typical run of the best method (log e-values fluctuate, so about half of its runs come
-    further); a bound that is not anytime-valid may come a little further.
+    It is the limit for the typical run of the best method (log e-values fluctuate, so about half of
+    its runs come further); a bound that is not anytime-valid may come a little further.
 
     Args:
       pair: the true laws, D_alpha finite.
@@ -246,7 +182,7 @@ def certifiable_epsilon(
     """
     num_pairs = check_int("num_pairs", num_pairs, at_least=1)
     needed = -math.log(check_failure_probability(failure_probability)) / num_pairs
-    _check_pair(pair)
+    check_pair(pair)
     divergence = pair.renyi(alpha)
     if not math.isfinite(divergence):
         raise ValueError(f"pair must have a finite D_alpha at alpha {alpha}, got {divergence}")
@@ -263,16 +199,11 @@ def certifiable_fraction(
     pair: GridPair, alpha: float, num_pairs: int, failure_probability: float
 ) -> float:
     """Returns `certifiable_epsilon` as a fraction of D_alpha, in [0, 1); 0.0 for equal laws."""
-    _check_pair(pair)
+    check_pair(pair)
     divergence = pair.renyi(alpha)
     if divergence == 0.0:
         return 0.0
     return certifiable_epsilon(pair, alpha, num_pairs, failure_probability) / divergence
-
-
-def _check_pair(pair: GridPair) -> None:
-    if not isinstance(pair, GridPair):
-        raise ValueError(f"pair must be a GridPair, got {pair!r}")
 
 
 def _itself(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
@@ -284,7 +215,7 @@ def _closest(
     pair: GridPair, alpha: float, epsilon: float, bet: float, log_q_null: Array, log_p_null: Array
 ) -> ClosestNull:
     # Rounding of the root only; the tests look at the masses before it.
-    null = GridPair(_normalised(log_q_null), _normalised(log_p_null))
+    null = GridPair(normalised(log_q_null), normalised(log_p_null))
     with np.errstate(invalid="ignore"):
         log_first = np.where(pair.log_q > -np.inf, pair.log_q - null.log_q, 0.0)
         log_second = np.where(pair.log_p > -np.inf, pair.log_p - null.log_p, 0.0)
@@ -303,8 +234,8 @@ def _closest(
 
 
 def _root_below(excess: Callable[[float], float], top: float) -> float | None:
-    """Returns where the excess mass, negative for small bets and positive just below `top`, is zero; None
-    when that is below the least log bet."""
+    """Returns where the excess mass, negative for small bets and positive just below `top`, is
+    zero; None when that is below the least log bet."""
     step = 1.0
     high, low = top - 1e-6, top - 1e-6 - step
     while excess(low) > 0.0:
@@ -315,21 +246,12 @@ def _root_below(excess: Callable[[float], float], top: float) -> float | None:
     return float(brentq(excess, low, high, xtol=1e-12))
 
 
-def _log_r_limits(alpha: float, epsilon: float, log_bet: float) -> tuple[float, float]:
-    """Returns the infimum and the supremum of log r: where s1 and s2 reach 0."""
-    odds = math.exp(-log_bet) * (alpha / (alpha - 1.0))
-    top = epsilon + (math.log1p(odds) - epsilon) / alpha
-    if log_bet <= 0.0:
-        return -math.inf, top
-    return epsilon + math.log1p(-math.exp(-log_bet)) / (alpha - 1.0), top
-
-
 def _largest_log_bet(alpha: float, epsilon: float) -> float:
     """Returns the log bet at which no r is left that keeps both halves positive."""
 
     def width(log_bet: float) -> float:
-        least, top = _log_r_limits(alpha, epsilon, log_bet)
-        return top - least
+        bet = math.exp(log_bet)
+        return float(log_r_sup(alpha, epsilon, bet) - log_r_inf(alpha, bet))
 
     if width(_TINY) <= 0.0:
         return 0.0
@@ -338,72 +260,31 @@ def _largest_log_bet(alpha: float, epsilon: float) -> float:
     return float(brentq(width, _TINY, beyond, xtol=1e-12))
 
 
-def _solve_ratio(
-    alpha: float, epsilon: float, bet: float, log_ratio: Array
-) -> tuple[Array, Array, Array]:
-    """Returns log r, log s1 and log s2 at each log q/p, infinite ones included.
+def _solve_ratio(alpha: float, epsilon: float, bet: float, log_ratio: Array) -> Halves:
+    """Returns r and both halves at each log q/p, infinite ones included.
 
-    r is parametrised by z, a logit of its place between its least and largest value, in which the log ratio is smooth with
-    slopes between 1 / alpha and about 1: tabulate, interpolate, and polish by Newton's method.
+    Along z the log ratio is smooth: tabulate, interpolate, and polish by Newton's method.
     """
-    log_s2_at_zero = math.log1p(bet * (alpha - 1.0) / alpha)
-    log_r_least, log_r_top = _log_r_limits(alpha, epsilon, math.log(bet))
-    if bet <= 1.0:
-
-        def place(z: Array) -> tuple[Array, Array, Array, Array]:
-            log_r = log_r_top + log_expit(z) / alpha
-            tilt = (alpha - 1.0) * (log_r - epsilon)
-            log_s1 = np.log1p(bet * np.expm1(tilt))
-            log_r_slope = expit(-z) / alpha
-            s1_slope = (alpha - 1.0) * bet * np.exp(tilt - log_s1) * log_r_slope
-            return log_r, log_s1, log_s2_at_zero + log_expit(-z), log_r_slope + s1_slope + expit(z)
-
-    else:
-        width = log_r_top - log_r_least
-
-        def place(z: Array) -> tuple[Array, Array, Array, Array]:
-            up, down = width * expit(z), width * expit(-z)
-            rise, fall = (alpha - 1.0) * up, alpha * down
-            # log(e^y - 1) = log y + log((e^y - 1) / y), where log y does not underflow with y.
-            log_rise = math.log((alpha - 1.0) * width) + log_expit(z)
-            log_fall = math.log(alpha * width) + log_expit(-z)
-            log_s1 = math.log(bet - 1.0) + log_rise + rise - np.log(_over_one_minus_exp(rise))
-            log_s2 = log_s2_at_zero + log_fall - np.log(_over_one_minus_exp(fall))
-            s1_slope = expit(-z) * _over_one_minus_exp(rise)
-            s2_slope = expit(z) * np.exp(-fall) * _over_one_minus_exp(fall)
-            slope = up * expit(-z) + s1_slope + s2_slope
-            return log_r_top - down, log_s1, log_s2, slope
-
+    ratio = tilted_ratio(alpha, epsilon, bet)
     finite = np.isfinite(log_ratio)
     target = log_ratio[finite]
     reach = float(np.abs(target).max(initial=0.0))
-    end = math.asinh(alpha * (reach + abs(log_r_top) + log_s2_at_zero) + 60.0)
+    log_r_top = epsilon + float(log_r_sup(alpha, epsilon, bet))
+    log_second_at_zero = math.log1p(bet * (alpha - 1.0) / alpha)
+    end = math.asinh(alpha * (reach + abs(log_r_top) + log_second_at_zero) + 60.0)
     nodes = np.sinh(np.linspace(-end, end, _TABLE_NODES))
     if bet > 1.0:
         nodes = np.unique(np.clip(nodes, -_FAR, _FAR))
-    log_r, log_s1, log_s2, _ = place(nodes)
-    z = np.interp(target, log_r + log_s1 - log_s2, nodes)
+    z = np.interp(target, ratio.halves(nodes).log_ratio, nodes)
     for _ in range(2):
-        log_r, log_s1, log_s2, slope = place(z)
-        z = np.clip(z - (log_r + log_s1 - log_s2 - target) / slope, nodes[0], nodes[-1])
+        step = (ratio.halves(z).log_ratio - target) / ratio.slope(z)
+        z = np.clip(z - step, nodes[0], nodes[-1])
     everywhere = np.where(log_ratio > 0.0, _FAR, -_FAR)
     everywhere[finite] = z
-    log_r, log_s1, log_s2, _ = place(everywhere)
-    return log_r, log_s1, log_s2
-
-
-def _over_one_minus_exp(y: Array) -> Array:
-    """Returns y / (1 - e^-y) for y >= 0, 1 at 0."""
-    positive = np.where(y > 0.0, y, 1.0)
-    return np.where(y > 0.0, positive / -np.expm1(-positive), 1.0)
+    return ratio.halves(everywhere)
 
 
 def _moments(log_masses: Array, values: Array) -> tuple[float, float]:
     masses = np.exp(log_masses)
     mean = float(masses @ values)
     return mean, float(masses @ (values - mean) ** 2)
-
-
-def _normalised(log_masses: Array) -> Array:
-    top = log_masses.max()
-    return np.asarray(log_masses - (top + math.log(float(np.exp(log_masses - top).sum()))))

@@ -1,15 +1,16 @@
-"""Confidence statements of the Rényi auditing paper, with explicit constants and stated assumptions.
+"""Confidence statements of the Rényi auditing paper, with explicit constants and stated
+assumptions.
 
-Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine
-Learning", arXiv:2605.21938. Everything returned is on the D scale,
+Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private
+Machine Learning", arXiv:2605.21938. Everything returned is on the D scale,
 
     D_alpha(P || Q) = log E_Q[(dP/dQ)^alpha] / (alpha - 1),
 
 the one that (alpha, epsilon)-RDP claims speak of. The paper's variational functional V estimates
 D_alpha / alpha; its corollary B.5 compares V with an RDP epsilon, here alpha V is compared.
 
-Lower bounds are one-sided, cut at 0.0 (no divergence is negative), and wrong with probability at most the
-failure probability; for the known log ratio also *only if that log ratio is the true one*.
+Lower bounds are one-sided, cut at 0.0 (no divergence is negative), and wrong with probability at
+most the failure probability; for the known log ratio also *only if that log ratio is the true one*.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
 )
 
-# Finite log ratios beyond it are refused: times the largest order they would overflow, and no density has them.
+# Finite log ratios beyond it are refused: times the largest order they would overflow, and no
+# density has them.
 LARGEST_LOG_RATIO = 1e290
 
 
@@ -42,8 +44,8 @@ def empirical_renyi_divergence(alpha: float, log_ratios: ArrayLike) -> float:
 
     Args:
       alpha: order > 1.
-      log_ratios: shape (n,), L(X_i) = log dP/dQ (X_i) at independent X_i ~ Q, the *denominator* law;
-        -inf where P has no mass.
+      log_ratios: shape (n,), L(X_i) = log dP/dQ (X_i) at independent X_i ~ Q, the *denominator*
+        law; -inf where P has no mass.
 
     Raises:
       ValueError: wrong shape, no entries, NaN or +inf.
@@ -53,10 +55,12 @@ def empirical_renyi_divergence(alpha: float, log_ratios: ArrayLike) -> float:
 
 
 def markov_lower_bound(alpha: float, log_ratios: ArrayLike, failure_probability: float) -> float:
-    """Returns a lower bound on D_alpha(P || Q): the point estimate minus log(1/failure)/(alpha - 1).
+    """Returns a lower bound on D_alpha(P || Q).
 
-    Assumes nothing beyond a known log ratio. The price is high: at alpha = 1.25 and failure probability
-    0.05 it subtracts 11.98.
+    It is the point estimate minus log(1/failure) / (alpha - 1).
+
+    Assumes nothing beyond a known log ratio. The price is high: at alpha = 1.25 and failure
+    probability 0.05 it subtracts 11.98.
 
     Args:
       alpha: order > 1.
@@ -73,11 +77,11 @@ def markov_lower_bound(alpha: float, log_ratios: ArrayLike, failure_probability:
 def bounded_loss_lower_bound(
     alpha: float, log_ratios: ArrayLike, largest_log_ratio: float, failure_probability: float
 ) -> float:
-    """Returns log(max{1, Z - e^{alpha B} sqrt(log(1/failure)/(2n))}) / (alpha - 1), a lower bound on
-    D_alpha(P || Q), where Z is the mean of e^{alpha L}.
+    """Returns log(max{1, Z - e^{alpha B} sqrt(log(1/failure)/(2n))}) / (alpha - 1), a lower bound
+    on D_alpha(P || Q), where Z is the mean of e^{alpha L}.
 
-    Assumes L <= B wherever Q has mass (assumption B.1). B must come from the mechanism, not from the
-    largest value seen.
+    Assumes L <= B wherever Q has mass (assumption B.1). B must come from the mechanism, not from
+    the largest value seen.
 
     Args:
       alpha: order > 1.
@@ -109,19 +113,21 @@ def bounded_loss_upper_bound(
     absolutely_continuous: bool,
 ) -> float:
     """Returns log(Z + e^{alpha B} sqrt(log(2/failure)/(2n))) / (alpha - 1), an *upper* bound on
-    D_alpha(P || Q), where Z is the mean of e^{alpha L}; inf unless P is absolutely continuous with respect to Q.
+    D_alpha(P || Q), where Z is the mean of e^{alpha L}; inf unless P is absolutely continuous with
+    respect to Q.
 
-    One-sided. The assumption of `bounded_loss_lower_bound` is not enough: samples of Q say nothing about what P does where
-    Q has no mass, and any such mass makes the divergence infinite. The paper's theorem takes this for granted. Its
-    constant is kept: log(2/failure) where one side would need log(1/failure).
+    One-sided. The assumption of `bounded_loss_lower_bound` is not enough: samples of Q say nothing
+    about what P does where Q has no mass, and any such mass makes the divergence infinite. The
+    paper's theorem takes this for granted. Its constant is kept: log(2/failure) where one side
+    would need log(1/failure).
 
     Args:
       alpha: order > 1.
       log_ratios: shape (n,), L(X_i) at independent X_i ~ Q.
       largest_log_ratio: B in nats, >= 0 (a density ratio cannot stay below 1).
       failure_probability: one-sided, in (0, 1).
-      absolutely_continuous: the caller's word that P has no mass where Q has none, from the mechanism; no sample of Q
-        can show it.
+      absolutely_continuous: the caller's word that P has no mass where Q has none, from the
+        mechanism; no sample of Q can show it.
 
     Raises:
       ValueError: as for `bounded_loss_lower_bound`.
@@ -150,23 +156,24 @@ def uniform_band_radius(
     failure_probability: float,
     covering_radius: float | None = None,
 ) -> float:
-    """Returns a radius r with P(sup over the class |V_n - V| <= r) >= 1 - failure_probability, where
+    """Returns a radius r with P(sup over the class |V_n - V| <= r) >= 1 - failure_probability.
 
-        V(theta) = log E_Q[e^{(alpha-1) T}] / (alpha - 1) - log E_P[e^{alpha T}] / alpha <= D_alpha(Q || P) / alpha
+        V(theta) = log E_Q[e^{(alpha-1) T}] / (alpha - 1) - log E_P[e^{alpha T}] / alpha
+            <= D_alpha(Q || P) / alpha,
 
-    and V_n is the same on samples. Two-sided; on the scale of V, so multiply by alpha for D_alpha. May be
-    inf. Consistent as the counts grow and vacuous at a few hundred samples for any network: to certify at
-    such sizes, fix one critic and test it on fresh samples.
+    and V_n is the same on samples. Two-sided; on the scale of V, so multiply by alpha for D_alpha.
+    May be inf. Consistent as the counts grow and vacuous at a few hundred samples for any network:
+    to certify at such sizes, fix one critic and test it on fresh samples.
 
     With equal counts n, and covering radius eta <= K, it is
 
         [(e^{2(alpha-1)M} - 1)/(alpha-1) + (e^{2 alpha M} - 1)/alpha]
             * sqrt((d log(3K/eta) + log(4/failure)) / (2n)) + 4 L eta.
 
-    Hoeffding's inequality at level failure/2 for each of the two means, on the intervals that |T| <= M gives
-    them; the logarithm's Lipschitz constant there; a union over an eta-net of the parameters, which has at
-    most (1 + 2K/eta)^d <= (3K/eta)^d points; and 2 L eta to move each of V_n and V to the net. The paper states
-    the order of this; the constants are worked out here.
+    Hoeffding's inequality at level failure/2 for each of the two means, on the intervals that |T|
+    <= M gives them; the logarithm's Lipschitz constant there; a union over an eta-net of the
+    parameters, which has at most (1 + 2K/eta)^d <= (3K/eta)^d points; and 2 L eta to move each of
+    V_n and V to the net. The paper states the order of this; the constants are worked out here.
 
     Args:
       alpha: order > 1.
@@ -186,20 +193,25 @@ def uniform_band_radius(
     dimension = check_int("num_parameters", num_parameters, at_least=1)
     radius = check_real("parameter_radius", parameter_radius, above=0.0)
     lipschitz = check_real("lipschitz_constant", lipschitz_constant, at_least=0.0)
-    counts = (
-        check_int("num_numerator", num_numerator, at_least=1),
-        check_int("num_denominator", num_denominator, at_least=1),
-    )
+    num_numerator = check_int("num_numerator", num_numerator, at_least=1)
+    counts = num_numerator, check_int("num_denominator", num_denominator, at_least=1)
     eta = radius / math.sqrt(min(counts)) if covering_radius is None else covering_radius
     eta = check_real("covering_radius", eta, above=0.0)
-    # Equal at eta = K; beyond it (3K/eta)^d undercounts the net of a class that is only part of the ball.
-    log_cover = math.log(3.0 * radius / eta) if eta <= radius else math.log1p(2.0 * radius / eta)
-    log_union = dimension * log_cover + math.log(4.0 / beta)
+    log_union = dimension * _log_cover(radius, eta) + math.log(4.0 / beta)
     band = sum(
         _expm1_or_inf(2.0 * order * bound) / order * math.sqrt(log_union / (2.0 * count))
         for order, count in zip((alpha - 1.0, alpha), counts, strict=True)
     )
     return band + 4.0 * lipschitz * eta
+
+
+def _log_cover(radius: float, eta: float) -> float:
+    """Returns a bound on the log size of an eta-net of the ball of radius K, per dimension.
+
+    Both are equal at eta = K; beyond it (3K/eta)^d undercounts the net of a class that is only part
+    of the ball.
+    """
+    return math.log(3.0 * radius / eta) if eta <= radius else math.log1p(2.0 * radius / eta)
 
 
 def uniform_band_lower_bound(
@@ -217,14 +229,16 @@ def uniform_band_lower_bound(
 ) -> float:
     """Returns alpha (V_n - radius), a lower bound on D_alpha(Q || P).
 
-    Valid for the value V_n of *any* critic of the class, fitted on the same samples or not: the band holds for
-    all of them at once. An RDP claim (alpha, epsilon) is refuted when the bound exceeds epsilon; that test has
-    type I error at most the failure probability. It says nothing about (epsilon, delta)-DP: corollary B.5's
-    second statement, which claims to, is the converse of "RDP implies (epsilon, delta)-DP" and is false.
+    Valid for the value V_n of *any* critic of the class, fitted on the same samples or not: the
+    band holds for all of them at once. An RDP claim (alpha, epsilon) is refuted when the bound
+    exceeds epsilon; that test has type I error at most the failure probability. It says nothing
+    about (epsilon, delta)-DP: corollary B.5's second statement, which claims to, is the converse of
+    "RDP implies (epsilon, delta)-DP" and is false.
 
     Args:
       alpha: order > 1.
-      empirical_objective: V_n at the fitted parameter (the paper's scale, an estimate of D_alpha / alpha).
+      empirical_objective: V_n at the fitted parameter (the paper's scale, an estimate of D_alpha /
+        alpha).
       The rest: as for `uniform_band_radius`.
 
     Source: corollary B.5's RDP test, on the D scale.
@@ -247,18 +261,20 @@ def uniform_band_lower_bound(
 def largest_rejected_epsilon(
     rejects: Callable[[float], bool], upper_limit: float, *, tolerance: float = 1e-6
 ) -> float:
-    """Returns the largest epsilon in [0, upper_limit] that a monotone test rejects, from below, to `tolerance`.
+    """Returns the largest epsilon in [0, upper_limit] that a monotone test rejects, from below, to
+    `tolerance`.
 
-    It is a lower bound on the true value with the failure probability of one test. 0.0 when not even epsilon = 0
-    is rejected; `upper_limit` when everything is.
+    It is a lower bound on the true value with the failure probability of one test. 0.0 when not
+    even epsilon = 0 is rejected; `upper_limit` when everything is.
 
     Args:
-      rejects: rejects(epsilon) is the outcome, on the data in hand, of a test of "the true value is at most
-        epsilon". Assumed: each test has type I error at most the failure probability, and a test that rejects
-        epsilon rejects every smaller one. The second cannot be checked from outside; where it may fail use
-        `largest_rejected_in_sequence`.
+      rejects: rejects(epsilon) is the outcome, on the data in hand, of a test of "the true value is
+        at most epsilon". Assumed: each test has type I error at most the failure probability, and a
+        test that rejects epsilon rejects every smaller one. The second cannot be checked from
+        outside; where it may fail use `largest_rejected_in_sequence`.
       upper_limit: largest epsilon of interest, > 0.
-      tolerance: the returned value is rejected and at most this far below the largest rejected, > 0.
+      tolerance: the returned value is rejected and at most this far below the largest rejected, >
+        0.
 
     Source: lemma B.9 (also lemma 2.5).
     """
@@ -286,9 +302,10 @@ def largest_rejected_in_sequence(
 ) -> float:
     """Returns the last epsilon rejected before the first that is not, walking an increasing grid.
 
-    A lower bound on the true value with the failure probability of one test, and *without* monotonicity: to
-    overshoot, the walk must pass the first grid point at or above the true value, where the null holds. The
-    largest rejected point of the whole grid has no such guarantee. 0.0 when the first is not rejected.
+    A lower bound on the true value with the failure probability of one test, and *without*
+    monotonicity: to overshoot, the walk must pass the first grid point at or above the true value,
+    where the null holds. The largest rejected point of the whole grid has no such guarantee. 0.0
+    when the first is not rejected.
 
     Args:
       rejects: as for `largest_rejected_epsilon`, monotone or not.
@@ -331,7 +348,8 @@ def _check_log_ratios(log_ratios: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_log_ratio_size(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns log ratios, shape (n,), nats; refuses finite ones whose product with an order could overflow.
+    """Returns log ratios, shape (n,), nats; refuses finite ones whose product with an order could
+    overflow.
 
     Raises:
       ValueError: a finite entry is beyond `LARGEST_LOG_RATIO` in absolute value.
@@ -352,8 +370,9 @@ def _check_bounded_log_ratios(log_ratios: ArrayLike, largest: float) -> NDArray[
     above = values > largest + 1e-9 * max(1.0, largest)
     if above.any():
         raise ValueError(
-            f"log_ratios must be <= largest_log_ratio = {largest:g}, got {int(above.sum())} larger entries"
-            f" of {values.size}, up to {values.max():g}: the bounded-loss assumption does not hold"
+            f"log_ratios must be <= largest_log_ratio = {largest:g}, got {int(above.sum())} larger"
+            f" entries of {values.size}, up to {values.max():g}: the bounded-loss assumption"
+            " does not hold"
         )
     return values
 

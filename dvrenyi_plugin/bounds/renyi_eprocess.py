@@ -1,7 +1,8 @@
 """The growth-optimal e-process: an anytime-valid lower bound on D_alpha(Q || P) from samples.
 
-Pairs of samples multiply the factors of `growth_factor` for a whole grid of nulls "D_alpha <= epsilon"; `eprocess` says
-why the largest one rejected with all smaller ones is a lower bound at any time.
+Pairs of samples multiply the factors of `growth_factor` for a whole grid of nulls "D_alpha <=
+epsilon"; `eprocess` says why the largest one rejected with all smaller ones is a lower bound at any
+time.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class _Bettor:
 
 
 class GrowthOptimalEProcess(EProcess):
-    """Bets against "D_alpha(Q || P) <= epsilon" for a grid of epsilons, batch by batch; see `EProcess`.
+    """Bets against "D_alpha(Q || P) <= epsilon" for a grid of epsilons, batch by batch; see
+    `EProcess`.
 
     Args:
       alpha: order > 1.
@@ -71,9 +73,10 @@ class GrowthOptimalEProcess(EProcess):
       epsilons: shape (k,), increasing positive grid of nulls.
       fit: returns an estimate of log dQ/dP from past samples, and its name.
       warm_up: pairs seen before the first bet, >= 2.
-      refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this factor, > 1.
-      num_cells: values of the log ratio that are told apart, >= 2; by default more as more pairs are seen.
-        The tilted ratio is a step function on them; validity does not depend on it.
+      refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this
+        factor, > 1.
+      num_cells: values of the log ratio that are told apart, >= 2; by default more as more pairs
+        are seen. The tilted ratio is a step function on them; validity does not depend on it.
 
     Source: the factor and its proof: `dvrenyi_plugin.bounds.growth_factor`.
     """
@@ -111,17 +114,19 @@ class GrowthOptimalEProcess(EProcess):
         return self._alpha
 
     def can_reject(self, epsilon: float, num_pairs: float) -> bool:
-        """Returns whether any samples at all could reject "D_alpha <= epsilon" within so many pairs from the start.
+        """Returns whether any samples at all could reject "D_alpha <= epsilon" within so many pairs
+        from the start.
 
-        Those of `observe` count too. Where the answer is no, the lower bound stays below epsilon whatever the laws are.
+        Those of `add_history` count too. Where the answer is no, the lower bound stays below
+        epsilon whatever the laws are.
         """
         epsilon = check_real("epsilon", epsilon, at_least=0.0)
         bets = check_real("num_pairs", num_pairs, at_least=0.0) - max(self._warm_up, self._observed)
         return bets * largest_rate(self._alpha, epsilon) >= self._log_threshold
 
     def point_estimate(self) -> float:
-        """Returns the Donsker-Varadhan value of the fitted log ratio on the samples it was fitted to, cut at
-        0: a point estimate of D_alpha, without any confidence statement."""
+        """Returns the Donsker-Varadhan value of the fitted log ratio on the samples it was fitted
+        to, cut at 0: a point estimate of D_alpha, without any confidence statement."""
         log_ratio = self.fitted_log_ratio()
         return max(
             0.0,
@@ -140,7 +145,8 @@ class GrowthOptimalEProcess(EProcess):
         nodes = np.linspace(low, high, cells)
         weights_q = np.bincount(_nearest_cell(values_q, low, high, cells), minlength=cells)
         weights_p = np.bincount(_nearest_cell(values_p, low, high, cells), minlength=cells)
-        # A null far above the estimated divergence earns nothing; the factor 2 leaves room for a poor estimate.
+        # A null far above the estimated divergence earns nothing; the factor 2 leaves room for a
+        # poor estimate.
         largest = 2.0 * max(0.0, donsker_varadhan_value(values_q, values_p, self._alpha)) + 0.05
         open_nulls = np.flatnonzero(~self._rejected & (self._nulls <= largest))
         if open_nulls.size == 0:
@@ -176,8 +182,8 @@ def _nearest_cell(values: Array, low: float, high: float, cells: int) -> NDArray
 
 
 def _default_num_cells(pairs: int) -> int:
-    """The loss of growth is quadratic in the cell width, and what a pair earns near the bound falls like
-    1 / pairs; beyond 512 cells (some 16,000 pairs) nothing more was gained at 50,000 pairs."""
+    """The loss of growth is quadratic in the cell width, and what a pair earns near the bound falls
+    like 1 / pairs; beyond 512 cells (some 16,000 pairs) nothing more was gained at 50,000 pairs."""
     return int(min(512.0, max(64.0, 4.0 * math.sqrt(pairs))))
 
 

@@ -126,7 +126,7 @@ class TradeOffEProcess(EProcess):
     def can_reject(self, value: float, num_pairs: float) -> bool:
         """Returns whether any samples at all could reject the curve of this parameter within so many pairs from the start.
 
-        Those of `observe` count too. Where the answer is no, the lower bound stays below the parameter whatever the laws
+        Those of `add_history` count too. Where the answer is no, the lower bound stays below the parameter whatever the laws
         are: u(x) v(y) is at most 1 / (F(a) (1 - a)) for every a, since two laws on the points x and y with P(x) = a and
         Q(x) = F(a) keep the claim, and the mean of the factor under them is at most 1.
         """

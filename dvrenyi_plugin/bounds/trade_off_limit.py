@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dvrenyi_plugin._internal.validation import check_failure_probability, check_int
-from dvrenyi_plugin.bounds.information_limit import GridPair
+from dvrenyi_plugin.bounds.grid_pairs import GridPair
 from dvrenyi_plugin.bounds.trade_off_factor import keeps_claim, nearest_null
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.sealed_arrays import read_arrays, write_arrays
 from dvrenyi_plugin._internal.user_code import call_user_code, notes_of, user_array
-from dvrenyi_plugin._internal.validation import check_failure_probability, check_samples
+from dvrenyi_plugin._internal.validation import check_samples
 from dvrenyi_plugin.audits.directions import estimate_both_directions
 from dvrenyi_plugin.audits.sample_checks import FreshSamples
 from dvrenyi_plugin.comparison.registry import (
@@ -236,7 +236,6 @@ def run_cell(task: CellTask) -> CellResult:
 
 def _run_cell(task: CellTask) -> CellResult:
     key = task.key
-    half = check_failure_probability(task.failure_probability) / 2.0
     registered = find_tester(key.tester)
     source = _Fresh(task) if task.pool_path is None else _Pool(task)
     output_range = _range_of(*source.pilot)
@@ -255,7 +254,9 @@ def _run_cell(task: CellTask) -> CellResult:
         _seed_globally(seed)
         tester = registered.build(problem)
         start = time.perf_counter()
-        pair, verdicts = estimate_both_directions(tester, (samples1, samples2), half)
+        pair, verdicts = estimate_both_directions(
+            tester, (samples1, samples2), task.failure_probability
+        )
         refuted.append(any(verdicts))
         seconds.append(time.perf_counter() - start)
         bounds.append(pair)

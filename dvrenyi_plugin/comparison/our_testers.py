@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from dvrenyi_plugin.comparison.registry import OWN_FAMILY, TesterTask, register_tester
+from dvrenyi_plugin.testers.registry import kind_of_tester, make
 
 
-@register_tester("sequential", family=OWN_FAMILY)
-def sequential(task: TesterTask) -> Any:
-    """Returns the growth-optimal e-process."""
-    from dvrenyi_plugin.testers import (
-        SequentialRenyiPropertyTester,
-        SequentialRenyiPropertyTesterConfig,
-    )
-
-    return SequentialRenyiPropertyTester(
-        SequentialRenyiPropertyTesterConfig(privacy_property=task.renyi, seed=task.seed)
-    )
+def _build(name: str, task: TesterTask) -> Any:
+    return make(name, task.renyi, task.seed)
 
 
-@register_tester("dv", family=OWN_FAMILY, slow=True, quick=False)
-def donsker_varadhan(task: TesterTask) -> Any:
-    """Returns the neural Donsker-Varadhan tester."""
-    from dvrenyi_plugin.testers import DvRenyiPropertyTester, DvRenyiPropertyTesterConfig
-
-    return DvRenyiPropertyTester(
-        DvRenyiPropertyTesterConfig(privacy_property=task.renyi, seed=task.seed)
-    )
-
-
-@register_tester("threshold", family=OWN_FAMILY)
-def threshold(task: TesterTask) -> Any:
-    """Returns the 0/1 attack with a held-out threshold."""
-    from dvrenyi_plugin.testers import ThresholdAttackTester, ThresholdAttackTesterConfig
-
-    return ThresholdAttackTester(
-        ThresholdAttackTesterConfig(privacy_property=task.renyi, seed=task.seed)
-    )
-
-
-@register_tester("gdp_baseline", family="published baseline", holds=False)
-def gdp_baseline(task: TesterTask) -> Any:
-    """Returns the published baseline as its authors run it: a Gaussian trade-off is assumed, the threshold not held out."""
-    from dvrenyi_plugin.testers import GdpBaselineTester, GdpBaselineTesterConfig
-
-    return GdpBaselineTester(GdpBaselineTesterConfig(privacy_property=task.renyi, seed=task.seed))
+for _name, _family, _slow in (
+    ("sequential", OWN_FAMILY, False),
+    ("dv", OWN_FAMILY, True),
+    ("threshold", OWN_FAMILY, False),
+    ("gdp_baseline", "published baseline", False),
+):
+    register_tester(
+        _name,
+        family=_family,
+        valid_at_stated_level=kind_of_tester(_name).valid_at_stated_level,
+        slow=_slow,
+        quick=not _slow,
+    )(functools.partial(_build, _name))

@@ -86,7 +86,7 @@ class HeatMap:
         }
         stated = comparison.config.failure_probability
         return cls(
-            {tester: find_tester(tester).holds for tester in comparison.testers},
+            {tester: find_tester(tester).valid_at_stated_level for tester in comparison.testers},
             tuple(
                 HeatRow(
                     name,
@@ -154,7 +154,7 @@ def _power_curves(comparison: Comparison, summaries: Sequence[CellSummary]) -> M
     from matplotlib.figure import Figure
 
     mechanisms = [m for m in comparison.mechanisms if any(s.mechanism == m for s in summaries)]
-    holds = {tester: find_tester(tester).holds for tester in comparison.testers}
+    holds = {tester: find_tester(tester).valid_at_stated_level for tester in comparison.testers}
     columns = 3
     rows = max(1, -(-len(mechanisms) // columns))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dvrenyi"}):

@@ -162,7 +162,7 @@ class RegisteredTester:
       build: from a task to a tester. May raise NotApplicableError.
       family: heading under which it is listed.
       scale: `RENYI` if its bounds are on D_alpha, `DELTA` if they are on delta at the claim's epsilon.
-      holds: False for a method whose stated failure probability is known not to hold; its false alarms are
+      valid_at_stated_level: False for a method whose stated failure probability is known not to hold; its false alarms are
         reported and not counted against the comparison.
       slow: whether it gets the smaller number of repeats.
       quick: whether --quick includes it.
@@ -173,7 +173,7 @@ class RegisteredTester:
     build: Callable[[TesterTask], PropertyTester]
     family: str = "added"
     scale: str = RENYI
-    holds: bool = True
+    valid_at_stated_level: bool = True
     slow: bool = False
     quick: bool = True
     source: str = ""
@@ -211,7 +211,7 @@ def register_tester(
     *,
     family: str = "added",
     scale: str = RENYI,
-    holds: bool = True,
+    valid_at_stated_level: bool = True,
     slow: bool = False,
     quick: bool = True,
 ) -> Callable[[Callable[[TesterTask], Any]], Callable[[TesterTask], Any]]:
@@ -231,7 +231,7 @@ def register_tester(
             build=build,
             family=family,
             scale=scale,
-            holds=holds,
+            valid_at_stated_level=valid_at_stated_level,
             slow=slow,
             quick=quick,
             source=_running_source,

@@ -147,7 +147,7 @@ def _totals_section(comparison: Comparison) -> Section:
         )
     header = (
         *("tester", "family", "bounds", "refuted of broken", "refuted of honest"),
-        *("p-value", "invalid (NaN)", "holds"),
+        *("p-value", "invalid (NaN)", "valid at stated level"),
     )
     note = (
         "Refuted of broken is the power, refuted of honest the false alarms. p-value: probability"
@@ -243,14 +243,14 @@ def _other_renyi_testers(comparison: Comparison) -> list[str]:
         for name in comparison.testers
         if find_tester(name).family != OWN_FAMILY
         and find_tester(name).scale == RENYI
-        and find_tester(name).holds
+        and find_tester(name).valid_at_stated_level
     ]
 
 
 def _verdict(total: TesterTotal) -> str:
     if not total.honest_audits + total.broken_audits:
         return _NONE
-    return "yes" if total.holds else "no"
+    return "yes" if total.valid_at_stated_level else "no"
 
 
 def _share(part: int, whole: int) -> str:

@@ -66,7 +66,7 @@ class TesterTotal:
       broken_audits: audits of broken mechanisms.
       detections: of them, those that refuted.
       invalid: audits with a NaN bound.
-      holds: False for a method whose stated failure probability is known not to hold.
+      valid_at_stated_level: False for a method whose stated failure probability is known not to hold.
     """
 
     tester: str
@@ -76,7 +76,7 @@ class TesterTotal:
     broken_audits: int
     detections: int
     invalid: int
-    holds: bool
+    valid_at_stated_level: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +151,7 @@ def totals_by_tester(comparison: Comparison) -> list[TesterTotal]:
                 broken_audits=_count(broken),
                 detections=sum(sum(row.refuted) for row in broken),
                 invalid=sum(row.num_invalid for row in rows),
-                holds=find_tester(tester).holds,
+                valid_at_stated_level=find_tester(tester).valid_at_stated_level,
             )
         )
     return totals

@@ -1,4 +1,5 @@
-"""Critic networks and their training by the Donsker-Varadhan formula of the Rényi divergence. Needs torch."""
+"""Critic networks and their training by the Donsker-Varadhan formula of the Rényi divergence. Needs
+torch."""
 
 from dvrenyi_plugin._internal.lazy import lazy_exports
 

@@ -1,3 +1,5 @@
+from .critic_training import DvRenyiEstimatorConfig as DvRenyiEstimatorConfig
+from .donsker_varadhan import donsker_varadhan_value as donsker_varadhan_value
 from .networks import (
     CriticNetwork as CriticNetwork,
     FittedCritic as FittedCritic,
@@ -5,6 +7,4 @@ from .networks import (
 from .neural_estimator import (
     DvRenyiEstimate as DvRenyiEstimate,
     DvRenyiEstimator as DvRenyiEstimator,
-    DvRenyiEstimatorConfig as DvRenyiEstimatorConfig,
 )
-from .neural_objective import donsker_varadhan_value as donsker_varadhan_value

@@ -15,11 +15,12 @@ LogRatioFitter = Callable[[Array, Array], tuple[LogRatio, str]]
 
 
 def guarded_fit(fit: LogRatioFitter) -> LogRatioFitter:
-    """Returns an estimator whose log ratios are `RowByRow`; those of this package are, and come back as they are.
+    """Returns an estimator whose log ratios are `RowByRow`; those of this package are, and come
+    back as they are.
 
     Args:
-      fit: called with copies of past samples of Q and P, shapes (n, d) and (m, d); returns a log ratio,
-        (n, d) -> (n,), and its name.
+      fit: called with copies of past samples of Q and P, shapes (n, d) and (m, d); returns a log
+        ratio, (n, d) -> (n,), and its name.
 
     Raises:
       ValueError: `fit` is no function.

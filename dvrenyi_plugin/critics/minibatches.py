@@ -1,4 +1,4 @@
-"""Samples of two laws, split for training and validation, and dealt out in minibatches."""
+"""Samples of two laws for training and validation, dealt out in minibatches."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import dataclasses
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """What trains a critic and what decides when that ends, of each law, as features of shape (n, d)."""
+    """What trains a critic and what decides when that ends, of each law, as features of shape (n,
+    d)."""
 
     training_q: torch.Tensor
     validation_q: torch.Tensor
     training_p: torch.Tensor
     validation_p: torch.Tensor
-
-
-def split_samples(
-    samples: NDArray[np.float64], validation_fraction: float, rng: np.random.Generator | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the fitting part and the validation part: at random, or without `rng` the last samples validate."""
-    order = np.arange(len(samples))[::-1] if rng is None else rng.permutation(len(samples))
-    num_validation = min(len(samples) - 1, max(1, round(validation_fraction * len(samples))))
-    return samples[order[num_validation:]], samples[order[:num_validation]]
 
 
 def minibatches(

@@ -12,7 +12,8 @@ FITTER_NAMES = ("auto", "network")
 
 
 def named_fitter(name: str, stream: np.random.SeedSequence) -> LogRatioFitter:
-    """Returns the estimator of this name: "auto" for the simple families, "network" for a small neural network.
+    """Returns the estimator of this name: "auto" for the simple families, "network" for a small
+    neural network.
 
     Args:
       name: one of `FITTER_NAMES`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -12,19 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from dvrenyi_plugin._internal.validation import check_samples
+from dvrenyi_plugin.critics.standardiser import Standardiser
 
 # Corners of the clamp are rounded over this fraction of its width.
 _CLAMP_SOFTNESS = 0.05
-_SMALLEST_SCALE = 1e-12
+# Standardised inputs are moved here when they lie further out.
 _FARTHEST = 20.0
-_FARTHEST_UNIT = 1e6
+
+Features = Callable[[NDArray[np.float64]], torch.Tensor]
 
 
 class SkipMlp(nn.Module):
     """ReLU network plus a linear map of its input; it starts as the zero function.
 
-    The linear part carries what most privacy losses are near to (it is exact for Gaussians of one variance)
-    and leaves only the rest to the network.
+    The linear part carries what most privacy losses are near to (it is exact for Gaussians of one
+    variance) and leaves only the rest to the network.
     """
 
     def __init__(self, num_features: int, hidden_sizes: Sequence[int]) -> None:
@@ -56,40 +59,19 @@ def plain_mlp(num_features: int, hidden_sizes: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
 
 
-class Standardiser:
-    """Centres and scales every column by robust statistics of the fitting samples, in float64.
-
-    Median and interquartile range, so that one huge outlier cannot flatten the rest; the standard deviation
-    where half of the values coincide. What lies further out than 20 scales is moved there: a critic of the
-    clipped value is still one fixed critic.
-    """
-
-    def __init__(self, samples: NDArray[np.float64]) -> None:
-        largest = np.abs(samples).max(axis=0)
-        # Divided by a value a million times the others, these would be told apart no longer.
-        with np.errstate(over="ignore", invalid="ignore"):
-            middle = np.abs(np.quantile(samples, (0.25, 0.5, 0.75), axis=0)).max(axis=0)
-            largest = np.where(middle > 0.0, np.minimum(largest, _FARTHEST_UNIT * middle), largest)
-        largest = np.maximum(largest, np.finfo(np.float64).tiny)
-        with np.errstate(over="ignore"):
-            # Squares of the raw values may overflow.
-            units = np.clip(samples / largest, -_FARTHEST_UNIT, _FARTHEST_UNIT)
-        lower, self._centre, upper = np.quantile(units, (0.25, 0.5, 0.75), axis=0)
-        scale = (upper - lower) / 1.349  # the interquartile range of N(0, 1)
-        scale = np.where(scale > _SMALLEST_SCALE, scale, units.std(axis=0))
-        self._scale = np.where(scale > _SMALLEST_SCALE, scale, 1.0)
-        self._largest = largest
-
-    def __call__(self, samples: NDArray[np.float64]) -> torch.Tensor:
-        """Returns float32 features, shape (n, d)."""
-        with np.errstate(over="ignore"):
-            units = (samples / self._largest - self._centre) / self._scale
-        return torch.from_numpy(np.clip(units, -_FARTHEST, _FARTHEST).astype(np.float32))
-
-
 def identity_features(samples: NDArray[np.float64]) -> torch.Tensor:
     """Returns the samples as they are, float32, shape (n, d)."""
     return torch.from_numpy(samples.astype(np.float32))
+
+
+def standardised_features(samples: NDArray[np.float64]) -> Features:
+    """Returns the map to standardised columns, float32, made for samples of shape (n, d)."""
+    # A partial, unlike a closure, can be pickled with the critic.
+    return functools.partial(_standardised, Standardiser.of_quartiles(samples, _FARTHEST))
+
+
+def _standardised(standardise: Standardiser, samples: NDArray[np.float64]) -> torch.Tensor:
+    return identity_features(standardise(samples))
 
 
 class CriticNetwork(nn.Module):
@@ -121,8 +103,8 @@ class CriticNetwork(nn.Module):
 
 
 def _smooth_clamp(values: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    # Identity inside, so that a critic that is right stays right, unlike a scaled tanh; the gradient does not
-    # vanish just outside, unlike a hard clamp.
+    # Identity inside, so that a critic that is right stays right, unlike a scaled tanh; the
+    # gradient does not vanish just outside, unlike a hard clamp.
     sharpness = 1.0 / (_CLAMP_SOFTNESS * (high - low))
     above_low = nn.functional.softplus(values - low, beta=sharpness)
     below_high = nn.functional.softplus(high - low - above_low, beta=sharpness)
@@ -140,7 +122,7 @@ class FittedCritic:
     def __init__(
         self,
         network: CriticNetwork,
-        features: Callable[[NDArray[np.float64]], torch.Tensor],
+        features: Features,
         num_features: int,
     ) -> None:
         self._network = copy.deepcopy(network).eval()

@@ -1,4 +1,5 @@
-"""A small neural classifier as an estimator of log dQ/dP, for samples that no simple family fits."""
+"""A small neural classifier as an estimator of log dQ/dP, for samples that no simple family
+fits."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ from torch import nn
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, NotNegative, Positive, Seed
 from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.torch_threads import single_thread
-from dvrenyi_plugin.critics.networks import SkipMlp, Standardiser
-from dvrenyi_plugin.critics.simple_families import Array, LogRatio, PolynomialLogRatio, label_points
+from dvrenyi_plugin.critics.networks import SkipMlp, standardised_features
+from dvrenyi_plugin.critics.sample_split import split_samples
+from dvrenyi_plugin.critics.simple_families import Array, LogRatio, PolynomialLogRatio, pool_samples
 
-# Newest samples a side that are used: the log ratio needs no more, and a refit stays under a few seconds.
+# Newest samples a side that are used: the log ratio needs no more, and a refit stays under a few
+# seconds.
 _MAX_SAMPLES = 10_000
 _VALIDATION_SHARE = 0.25
 _PATIENCE = 8
@@ -24,7 +27,8 @@ _PATIENCE = 8
 
 @dataclasses.dataclass(frozen=True)
 class NetworkLogRatio(CheckedSettings):
-    """Cross-entropy fit of a ReLU network with a linear skip, stopped early, calibrated on held-out samples.
+    """Cross-entropy fit of a ReLU network with a linear skip, stopped early, calibrated on held-out
+    samples.
 
     Attributes:
       hidden_sizes: units of the hidden layers, each >= 1.
@@ -32,7 +36,8 @@ class NetworkLogRatio(CheckedSettings):
       batch_size: samples a step, >= 1.
       learning_rate: Adam's step size, > 0.
       weight_decay: >= 0.
-      seed: of the split, the initial weights and the batches, >= 0. torch's global state is not touched.
+      seed: of the split, the initial weights and the batches, >= 0. torch's global state is not
+        touched.
     """
 
     hidden_sizes: tuple[Count, ...] = (32, 32)
@@ -49,24 +54,22 @@ class NetworkLogRatio(CheckedSettings):
           samples_q: shape (n, d), samples of the numerator law.
           samples_p: shape (m, d), samples of the other law.
         """
-        rng = np.random.default_rng(self._streams()[0])
-        samples_q = rng.permutation(samples_q[-_MAX_SAMPLES:])
-        samples_p = rng.permutation(samples_p[-_MAX_SAMPLES:])
-        held_q = max(1, round(_VALIDATION_SHARE * len(samples_q)))
-        held_p = max(1, round(_VALIDATION_SHARE * len(samples_p)))
+        samples_q, samples_p = samples_q[-_MAX_SAMPLES:], samples_p[-_MAX_SAMPLES:]
         if len(samples_q) == 1 or len(samples_p) == 1:
             return _calibrated(lambda samples: samples[:, 0], samples_q, samples_p), "linear"
-        standardise = Standardiser(np.concatenate([samples_q[held_q:], samples_p[held_p:]]))
-        parts = (samples_q[held_q:], samples_p[held_p:], samples_q[:held_q], samples_p[:held_p])
+        rng = np.random.default_rng(self._streams()[0])
+        held_q, fit_q = split_samples(samples_q, _VALIDATION_SHARE, rng)
+        held_p, fit_p = split_samples(samples_p, _VALIDATION_SHARE, rng)
+        features = standardised_features(np.concatenate([fit_q, fit_p]))
         with single_thread():
-            network = self._train(*map(standardise, parts))
+            network = self._train(*map(features, (fit_q, fit_p, held_q, held_p)))
 
         def score(samples: Array) -> Array:
             with torch.no_grad():
-                values: NDArray[np.float64] = network(standardise(samples))[:, 0].double().numpy()
+                values: NDArray[np.float64] = network(features(samples))[:, 0].double().numpy()
             return values
 
-        return _calibrated(score, samples_q[:held_q], samples_p[:held_p]), "neural network"
+        return _calibrated(score, held_q, held_p), "neural network"
 
     def _streams(self) -> list[np.random.SeedSequence]:
         """Streams of the split, of the initial weights and of the batches."""
@@ -114,6 +117,6 @@ class NetworkLogRatio(CheckedSettings):
 
 def _calibrated(score: LogRatio, held_q: Array, held_p: Array) -> LogRatio:
     """Returns a logistic calibration of the score (Platt 1999) on samples it was not fitted to."""
-    data = label_points(score(held_q)[:, np.newaxis], score(held_p)[:, np.newaxis])
+    data = pool_samples(score(held_q)[:, np.newaxis], score(held_p)[:, np.newaxis])
     calibrate, _ = PolynomialLogRatio(1).fit(data)
     return lambda samples: calibrate(score(samples)[:, np.newaxis])

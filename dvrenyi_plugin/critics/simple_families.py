@@ -1,7 +1,8 @@
 """Estimators of log dQ/dP from samples, for the e-process to bet with.
 
-Nothing here affects validity: the e-process is valid with any estimate that does not look ahead. A better
-estimate earns more. Every family returns values on the scale of log dQ/dP (calibrated, not just a score).
+Nothing here affects validity: the e-process is valid with any estimate that does not look ahead. A
+better estimate earns more. Every family returns values on the scale of log dQ/dP (calibrated, not
+just a score).
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ from typing import Annotated, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from scipy.special import expit
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Int, Positive
+from dvrenyi_plugin.critics.logistic_fit import fit_logistic
+from dvrenyi_plugin.critics.standardiser import Standardiser, weighted_quantile
 
 Array = NDArray[np.float64]
 LogRatio = Callable[[Array], Array]
 
-# One-dimensional samples beyond this many are pooled into as many equal-mass cells before fitting: the
-# fits then cost the same at any sample size, and the pooling error is far below the sampling error.
+# One-dimensional samples beyond this many are pooled into as many equal-mass cells before fitting:
+# the fits then cost the same at any sample size, and the pooling error is far below the sampling
+# error.
 _MAX_POINTS = 1024
 # Samples a side used in higher dimension.
 _MAX_SAMPLES = 20_000
-# Standardised inputs are clipped here, so that one outlier cannot move the fit or be extrapolated to.
+# Standardised inputs are clipped here, so that one outlier cannot move the fit or be extrapolated
+# to.
 _INPUT_CLIP = 6.0
 # Estimated ratios are kept inside this range; beyond it a sample decides by itself.
 _LOG_RATIO_CLIP = 50.0
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledPoints:
+class PooledSamples:
     """Points with the number of samples of each law at them.
 
     Attributes:
@@ -48,7 +52,8 @@ class LabelledPoints:
 
     @property
     def log_odds_offset(self) -> float:
-        """log(number of Q samples / number of P samples), to be taken off a classifier's log odds."""
+        """log(number of Q samples / number of P samples), to be taken off a classifier's log
+        odds."""
         return math.log(self.weights_q.sum() / self.weights_p.sum())
 
 
@@ -59,24 +64,24 @@ class LogRatioFamily(Protocol):
     def name(self) -> str:
         """Short name for reports."""
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         """Returns the fitted log ratio, (n, d) -> (n,), and its number of free parameters."""
 
 
-def label_points(samples_q: Array, samples_p: Array) -> LabelledPoints:
+def pool_samples(samples_q: Array, samples_p: Array) -> PooledSamples:
     """Returns the pooled samples, shapes (n, d) and (m, d), with their counts.
 
-    One-dimensional samples keep one point a distinct value while there are at most 1,024; else they are
-    pooled into equal-mass cells that are represented by their mean.
+    One-dimensional samples keep one point a distinct value while there are at most 1,024; else they
+    are pooled into equal-mass cells that are represented by their mean.
     """
     if samples_q.shape[1] == 1:
-        return _label_scalars(samples_q[:, 0], samples_p[:, 0])
+        return _pool_scalars(samples_q[:, 0], samples_p[:, 0])
     q, p = samples_q[-_MAX_SAMPLES:], samples_p[-_MAX_SAMPLES:]
     is_q = np.concatenate([np.ones(len(q)), np.zeros(len(p))])
-    return LabelledPoints(np.concatenate([q, p]), is_q, 1.0 - is_q)
+    return PooledSamples(np.concatenate([q, p]), is_q, 1.0 - is_q)
 
 
-def _label_scalars(q: Array, p: Array) -> LabelledPoints:
+def _pool_scalars(q: Array, p: Array) -> PooledSamples:
     pooled = np.sort(np.concatenate([q, p]))
     if pooled.size > _MAX_POINTS:
         edges = np.unique(pooled[np.linspace(0, pooled.size - 1, _MAX_POINTS + 1).astype(int)[1:]])
@@ -88,7 +93,7 @@ def _label_scalars(q: Array, p: Array) -> LabelledPoints:
         points = np.where(np.isfinite(points), points, edges)
     else:
         edges = points = np.unique(pooled)
-    return LabelledPoints(
+    return PooledSamples(
         points[:, np.newaxis],
         np.bincount(np.searchsorted(edges, q), minlength=edges.size).astype(np.float64),
         np.bincount(np.searchsorted(edges, p), minlength=edges.size).astype(np.float64),
@@ -97,8 +102,9 @@ def _label_scalars(q: Array, p: Array) -> LabelledPoints:
 
 @dataclasses.dataclass(frozen=True)
 class PolynomialLogRatio(CheckedSettings):
-    """Ridge logistic regression on powers of each standardised coordinate (and, from degree 2 and up to 12
-    dimensions, products of pairs). Degree 1 contains every Gaussian shift, degree 2 every Gaussian pair.
+    """Ridge logistic regression on powers of each standardised coordinate (and, from degree 2 and
+    up to 12 dimensions, products of pairs). Degree 1 contains every Gaussian shift, degree 2 every
+    Gaussian pair.
 
     Attributes:
       degree: >= 1.
@@ -112,8 +118,8 @@ class PolynomialLogRatio(CheckedSettings):
     def name(self) -> str:
         return f"polynomial of degree {self.degree}"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
-        standardise = _Standardiser.of(data)
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
+        standardise = _standardiser(data)
 
         def features(points: Array) -> Array:
             z = standardise(points)
@@ -128,7 +134,8 @@ class PolynomialLogRatio(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class SplineLogRatio(CheckedSettings):
-    """Ridge logistic regression on a piecewise linear function of one coordinate, knots at quantiles.
+    """Ridge logistic regression on a piecewise linear function of one coordinate, knots at
+    quantiles.
 
     Attributes:
       num_knots: inner knots, >= 1.
@@ -142,11 +149,11 @@ class SplineLogRatio(CheckedSettings):
     def name(self) -> str:
         return f"linear spline with {self.num_knots} knots"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
-        standardise = _Standardiser.of(data)
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
+        standardise = _standardiser(data)
         z = standardise(data.points)[:, 0]
         levels = np.arange(1, self.num_knots + 1) / (self.num_knots + 1)
-        knots = np.unique(_weighted_quantile(z, data.weights_q + data.weights_p, levels))
+        knots = np.unique(weighted_quantile(z, data.weights_q + data.weights_p, levels))
 
         def features(points: Array) -> Array:
             column = standardise(points)[:, :1]
@@ -157,7 +164,8 @@ class SplineLogRatio(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class MonotoneLogRatio(CheckedSettings):
-    """Isotonic regression of the label on one coordinate, in the direction in which the means differ.
+    """Isotonic regression of the label on one coordinate, in the direction in which the means
+    differ.
 
     Attributes:
       prior_count: samples of each law added to every block, > 0, so that no ratio is infinite.
@@ -169,7 +177,7 @@ class MonotoneLogRatio(CheckedSettings):
     def name(self) -> str:
         return "monotone"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         order = np.argsort(data.points[:, 0])
         x = data.points[order, 0]
         q, p = data.weights_q[order], data.weights_p[order]
@@ -182,7 +190,8 @@ class MonotoneLogRatio(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class HistogramLogRatio(CheckedSettings):
-    """A step function of one coordinate on equal-mass cells, or one cell a value when there are few.
+    """A step function of one coordinate on equal-mass cells, or one cell a value when there are
+    few.
 
     Attributes:
       max_cells: >= 2; fewer are used so that a cell holds about 20 samples.
@@ -196,7 +205,7 @@ class HistogramLogRatio(CheckedSettings):
     def name(self) -> str:
         return f"histogram of at most {self.max_cells} cells"
 
-    def fit(self, data: LabelledPoints) -> tuple[LogRatio, float]:
+    def fit(self, data: PooledSamples) -> tuple[LogRatio, float]:
         order = np.argsort(data.points[:, 0])
         x = data.points[order, 0]
         q, p = data.weights_q[order], data.weights_p[order]
@@ -219,7 +228,8 @@ SCALAR_FAMILIES: tuple[LogRatioFamily, ...] = (
     SplineLogRatio(),
     MonotoneLogRatio(),
     HistogramLogRatio(),
-    # For laws on some hundred values; the criterion below refuses it until there are samples enough.
+    # For laws on some hundred values; the criterion below refuses it until there are samples
+    # enough.
     HistogramLogRatio(max_cells=256),
 )
 VECTOR_FAMILIES: tuple[LogRatioFamily, ...] = (
@@ -231,14 +241,15 @@ VECTOR_FAMILIES: tuple[LogRatioFamily, ...] = (
 def fit_log_ratio(
     samples_q: Array, samples_p: Array, families: Sequence[LogRatioFamily] | None = None
 ) -> tuple[LogRatio, str]:
-    """Returns the fitted log dQ/dP of the family with the best Bayesian information criterion, and its name.
+    """Returns the fitted log dQ/dP of the family with the best Bayesian information criterion, and
+    its name.
 
     Args:
       samples_q: shape (n, d), n >= 1, samples of the numerator law.
       samples_p: shape (m, d), m >= 1, samples of the other law.
       families: candidates; by default those suited to the dimension.
     """
-    data = label_points(samples_q, samples_p)
+    data = pool_samples(samples_q, samples_p)
     if families is None:
         families = SCALAR_FAMILIES if samples_q.shape[1] == 1 else VECTOR_FAMILIES
     total = float(data.weights_q.sum() + data.weights_p.sum())
@@ -258,38 +269,8 @@ def fit_log_ratio(
     return best[1], best[2]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Standardiser:
-    """Centres by medians, scales by the 5% to 95% range, clips: unmoved by a few outliers."""
-
-    centre: Array
-    scale: Array
-
-    @classmethod
-    def of(cls, data: LabelledPoints) -> _Standardiser:
-        weights = data.weights_q + data.weights_p
-        levels = np.array([0.05, 0.5, 0.95])
-        quantiles = np.stack(
-            [_weighted_quantile(column, weights, levels) for column in data.points.T], axis=1
-        )
-        # 3.29 is the 5% to 95% range of a standard normal. Scales stay finite for every finite sample.
-        spread = quantiles[2] / 3.29 - quantiles[0] / 3.29
-        largest = np.maximum(np.abs(data.points).max(axis=0), np.finfo(np.float64).tiny)
-        fallback = (data.points / largest).std(axis=0) * largest
-        spread = np.where(spread > 0.0, spread, np.where(fallback > 0.0, fallback, 1.0))
-        return cls(quantiles[1], spread)
-
-    def __call__(self, points: Array) -> Array:
-        with np.errstate(over="ignore"):  # infinity is clipped like any other outlier
-            standard = (points - self.centre) / self.scale
-        return np.clip(standard, -_INPUT_CLIP, _INPUT_CLIP)
-
-
-def _weighted_quantile(values: Array, weights: Array, levels: Array) -> Array:
-    order = np.argsort(values)
-    cumulative = np.cumsum(weights[order])
-    index = np.searchsorted(cumulative, levels * cumulative[-1])
-    return np.asarray(values[order][np.minimum(index, values.size - 1)])
+def _standardiser(data: PooledSamples) -> Standardiser:
+    return Standardiser.of_weighted(data.points, data.weights_q + data.weights_p, _INPUT_CLIP)
 
 
 def _step_function(
@@ -309,47 +290,21 @@ def _step_function(
 
 
 def _fit_logistic(
-    features: Callable[[Array], Array], data: LabelledPoints, ridge: float
+    features: Callable[[Array], Array], data: PooledSamples, ridge: float
 ) -> tuple[LogRatio, float]:
-    """Returns the ridge logistic fit and its effective number of parameters (Newton's method)."""
+    """Returns the ridge logistic fit and its effective number of parameters."""
     design = np.concatenate([np.ones((len(data.points), 1)), features(data.points)], axis=1)
-    total = data.weights_q + data.weights_p
     penalty = np.full(design.shape[1], ridge)
     penalty[0] = 1e-9  # the intercept is free; the jitter keeps a constant column invertible
-    coefficients = np.zeros(design.shape[1])
-    # The odds of the class counts are the right start when the laws are equal.
-    coefficients[0] = data.log_odds_offset
-
-    def loss(candidate: Array) -> float:
-        log_odds = design @ candidate
-        return float(
-            total @ np.logaddexp(0.0, log_odds)
-            - data.weights_q @ log_odds
-            + 0.5 * penalty @ candidate**2
-        )
-
-    current = loss(coefficients)
-    fisher = np.zeros((penalty.size, penalty.size))
-    for _ in range(40):
-        probability = expit(design @ coefficients)
-        gradient = design.T @ (total * probability - data.weights_q) + penalty * coefficients
-        fisher = (design * (total * probability * (1.0 - probability))[:, np.newaxis]).T @ design
-        step = np.linalg.solve(fisher + np.diag(penalty), gradient)
-        size = 1.0
-        while (trial := loss(coefficients - size * step)) > current and size > 1e-3:
-            size /= 2.0
-        if trial > current:
-            break
-        coefficients = coefficients - size * step
-        converged = current - trial <= 1e-7 * max(1.0, current)
-        current = trial
-        if converged:
-            break
-    effective = float(np.trace(np.linalg.solve(fisher + np.diag(penalty), fisher)))
     offset = data.log_odds_offset
+    # The odds of the class counts are the right start when the laws are equal.
+    start = np.zeros(design.shape[1])
+    start[0] = offset
+    fitted = fit_logistic(design, data.weights_q, data.weights_p, penalty, start)
+    intercept, slopes = fitted.coefficients[0], fitted.coefficients[1:]
 
     def log_ratio(points: Array) -> Array:
-        values = coefficients[0] + features(points) @ coefficients[1:] - offset
+        values = intercept + features(points) @ slopes - offset
         return np.asarray(np.clip(values, -_LOG_RATIO_CLIP, _LOG_RATIO_CLIP))
 
-    return log_ratio, effective
+    return log_ratio, fitted.num_effective

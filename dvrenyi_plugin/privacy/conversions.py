@@ -1,7 +1,8 @@
 """Conversions between privacy definitions, and what DP-SGD's noise claims.
 
-Everything here is an upper bound on privacy loss that follows from another one, or an exact identity. None
-of it turns a lower bound of one kind into a lower bound of another: use `bounds` for that.
+Everything here is an upper bound on privacy loss that follows from another one, or an exact
+identity. None of it turns a lower bound of one kind into a lower bound of another: use `bounds` for
+that.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _NODES = _NODES + 0.5
 _LEAST_POISSON_NOISE = 0.02
 _MAX_POINTS = 4_000_000
 
-DEFAULT_ORDERS: tuple[float, ...] = (
+ACCOUNTING_ORDERS: tuple[float, ...] = (
     *(1.0 + x / 10.0 for x in range(1, 100)),
     *(float(x) for x in range(11, 65)),
     *(float(2**k) for k in range(7, 15)),
@@ -55,7 +56,8 @@ def gaussian_dp_delta(mu: float, epsilon: float) -> float:
 
 
 def gaussian_dp_epsilon(mu: float, delta: float) -> float:
-    """Returns the smallest epsilon >= 0 with delta(epsilon) <= delta for mu-Gaussian DP; inf beyond the largest float.
+    """Returns the smallest epsilon >= 0 with delta(epsilon) <= delta for mu-Gaussian DP; inf beyond
+    the largest float.
 
     Raises:
       ValueError: delta outside (0, 1] (no finite epsilon exists at delta = 0 unless mu = 0).
@@ -82,8 +84,8 @@ def gaussian_dp_mu(epsilon: float, delta: float) -> float:
 
 
 def _gaussian_delta_at(a: float, mu: float) -> float:
-    """Returns Phi(-a) - phi(a) R(a + mu), R = Phi(-x) / phi(x): delta at epsilon = mu (a + mu / 2), since
-    e^epsilon phi(a + mu) = phi(a). No exponential of epsilon is taken."""
+    """Returns Phi(-a) - phi(a) R(a + mu), R = Phi(-x) / phi(x): delta at epsilon = mu (a + mu / 2),
+    since e^epsilon phi(a + mu) = phi(a). No exponential of epsilon is taken."""
     density = math.exp(-a * a / 2.0) / math.sqrt(2.0 * math.pi)
     if a < -30.0:
         return min(1.0, max(0.0, float(ndtr(-a)) - density * _mills_ratio(a + mu)))
@@ -124,9 +126,11 @@ def renyi_to_gaussian_dp_mu(alpha: float, divergence: float) -> float:
 
 
 def pure_dp_epsilon_for_renyi(alpha: float, divergence: float) -> float:
-    """Returns the smallest pure-DP epsilon that allows this D_alpha: the inverse of `renyi_pure_dp`.
+    """Returns the smallest pure-DP epsilon that allows this D_alpha: the inverse of
+    `renyi_pure_dp`.
 
-    A certified D_alpha > divergence therefore refutes every pure-DP claim up to the returned epsilon.
+    A certified D_alpha > divergence therefore refutes every pure-DP claim up to the returned
+    epsilon.
     """
     alpha = check_order(alpha)
     divergence = check_real("divergence", divergence, at_least=0.0, at_most=1e100)
@@ -145,8 +149,8 @@ def renyi_to_approximate_dp_epsilon(
       epsilons: RDP epsilons at these orders, >= 0; inf marks an order without a bound.
       delta: in (0, 1).
 
-    Computed by dp_accounting (Canonne, Kamath and Steinke 2020, proposition 12) and cut at 0: no privacy
-    loss is negative.
+    Computed by dp_accounting (Canonne, Kamath and Steinke 2020, proposition 12) and cut at 0: no
+    privacy loss is negative.
     """
     from dp_accounting.rdp import rdp_privacy_accountant
 
@@ -190,8 +194,8 @@ def renyi_group_privacy(alpha: float, epsilon: float, doublings: int) -> tuple[f
 def dp_sgd_mu(num_steps: int, noise_multiplier: float) -> float:
     """Returns sqrt(num_steps) / noise_multiplier: full-batch DP-SGD is exactly this mu-GDP.
 
-    Holds for adding or removing one record, gradients clipped to norm C and summed, Gaussian noise of
-    standard deviation noise_multiplier C per step. No steps: 0.
+    Holds for adding or removing one record, gradients clipped to norm C and summed, Gaussian noise
+    of standard deviation noise_multiplier C per step. No steps: 0.
     """
     num_steps = check_int("num_steps", num_steps, at_least=0)
     return math.sqrt(num_steps) / check_real("noise_multiplier", noise_multiplier, above=0.0)
@@ -206,21 +210,24 @@ def dp_sgd_noise_multiplier(num_steps: int, mu: float) -> float:
 def renyi_subsampled_gaussian(
     alpha: float, sample_rate: float, noise_multiplier: float, direction: str = "both"
 ) -> float:
-    """Returns D_alpha of one step of the Poisson-subsampled Gaussian mechanism, by quadrature; inf beyond the largest float.
+    """Returns D_alpha of one step of the Poisson-subsampled Gaussian mechanism, by quadrature; inf
+    beyond the largest float.
 
     Args:
       alpha: order > 1, integer or not.
       sample_rate: q in [0, 1].
       noise_multiplier: standard deviation s over sensitivity, > 0.
-      direction: "remove" for mixture (1-q) N(0, s^2) + q N(1, s^2) over base N(0, s^2), "add" for base
-        over mixture, "both" for the larger ("remove"; Mironov, Talwar and Zhang 2019, theorem 5).
+      direction: "remove" for mixture (1-q) N(0, s^2) + q N(1, s^2) over base N(0, s^2), "add" for
+        base over mixture, "both" for the larger ("remove"; Mironov, Talwar and Zhang 2019, theorem
+        5).
 
-    What is integrated is the moment minus 1, written as a positive function (`_log_moments`): no alternating series is
-    summed, and tiny sample rates and orders near 1 keep their digits. The trapezoid rule converges exponentially on it.
+    What is integrated is the moment minus 1, written as a positive function (`_log_moments`): no
+    alternating series is summed, and tiny sample rates and orders near 1 keep their digits. The
+    trapezoid rule converges exponentially on it.
 
     Raises:
-      ValueError: an argument out of range; or, with 0 < q < 1, a noise multiplier below 0.02 or an order so large
-        that the grid grows past memory.
+      ValueError: an argument out of range; or, with 0 < q < 1, a noise multiplier below 0.02 or an
+        order so large that the grid grows past memory.
     """
     alpha = check_order(alpha)
     q = check_real("sample_rate", sample_rate, at_least=0.0, at_most=1.0)
@@ -231,9 +238,10 @@ def renyi_subsampled_gaussian(
     if q == 1.0:
         return alpha / 2.0 / s / s
     s = check_real("noise_multiplier", noise_multiplier, at_least=_LEAST_POISSON_NOISE)
-    # In units of s: the integrand is a mixture of bumps of width 1 centred between 0 and max(alpha, 2) / s (remove) or
-    # (1 - alpha) / s and 2 / s (add); 12 beyond either end hold all but e^-72 of it. Its branch points lie pi s off the
-    # real axis, so the trapezoid rule's relative error is below e^-39 at this step.
+    # In units of s: the integrand is a mixture of bumps of width 1 centred between 0 and max(alpha,
+    # 2) / s (remove) or (1 - alpha) / s and 2 / s (add); 12 beyond either end hold all but e^-72 of
+    # it. Its branch points lie pi s off the real axis, so the trapezoid rule's relative error is
+    # below e^-39 at this step.
     step = min(0.25, s / 2.0)
     check_real("alpha", alpha, at_most=_MAX_POINTS * step * s)
     low, high = (1.0 - alpha, 2.0) if direction == "add" else (0.0, max(alpha, 2.0))
@@ -256,7 +264,8 @@ def _log_mixture_ratio(q: float, log_ratio: NDArray[np.float64]) -> NDArray[np.f
 def dp_sgd_renyi(
     alpha: float, num_steps: int, noise_multiplier: float, sample_rate: float = 1.0
 ) -> float:
-    """Returns the RDP epsilon of Poisson-sampled (or, at rate 1, full-batch) DP-SGD at one order."""
+    """Returns the RDP epsilon of Poisson-sampled (or, at rate 1, full-batch) DP-SGD at one
+    order."""
     num_steps = check_int("num_steps", num_steps, at_least=0)
     return num_steps * renyi_subsampled_gaussian(alpha, sample_rate, noise_multiplier)
 
@@ -264,12 +273,12 @@ def dp_sgd_renyi(
 def dp_sgd_epsilon(
     delta: float, num_steps: int, noise_multiplier: float, sample_rate: float = 1.0
 ) -> float:
-    """Returns an epsilon of (epsilon, delta)-DP for DP-SGD: exact at rate 1, below it an upper bound that is some
-    0.1% above the exact value, from the distribution of the privacy loss.
+    """Returns an epsilon of (epsilon, delta)-DP for DP-SGD: exact at rate 1, below it an upper
+    bound that is some 0.1% above the exact value, from the distribution of the privacy loss.
 
     Raises:
-      ValueError: an argument out of range; at rates below 1 also delta below 1e-12, a noise multiplier below 0.02, or more
-        than 1e6 steps.
+      ValueError: an argument out of range; at rates below 1 also delta below 1e-12, a noise
+        multiplier below 0.02, or more than 1e6 steps.
     """
     num_steps = check_int("num_steps", num_steps, at_least=0)
     delta = check_real("delta", delta, above=0.0, below=1.0)
@@ -284,11 +293,13 @@ def dp_sgd_epsilon(
 def _poisson_epsilon(
     delta: float, num_steps: int, noise_multiplier: float, sample_rate: float
 ) -> float:
-    """Returns an upper bound on the epsilon of Poisson-sampled steps, some 0.1% above the exact one.
+    """Returns an upper bound on the epsilon of Poisson-sampled steps, some 0.1% above the exact
+    one.
 
-    The distribution of one step's privacy loss, on a grid of losses fine against its standard deviation, convolved with
-    itself. Both directions of neighbours are covered. Source: Doroshenko et al. (2022), "Connect the Dots: Tighter
-    Discrete Approximations of Privacy Loss Distributions", as dp_accounting implements it.
+    The distribution of one step's privacy loss, on a grid of losses fine against its standard
+    deviation, convolved with itself. Both directions of neighbours are covered. Source: Doroshenko
+    et al. (2022), "Connect the Dots: Tighter Discrete Approximations of Privacy Loss
+    Distributions", as dp_accounting implements it.
     """
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -306,7 +317,8 @@ def _poisson_epsilon(
     one_step = privacy_loss_distribution.from_gaussian_mechanism(
         s, value_discretization_interval=interval, sampling_prob=sample_rate
     )
-    # In two stages: dp_accounting raises the size of a short list to the power of the number of steps.
+    # In two stages: dp_accounting raises the size of a short list to the power of the number of
+    # steps.
     thousands, rest = divmod(num_steps, 1000)
     parts = [one_step.self_compose(1000).self_compose(thousands)] if thousands else []
     parts += [one_step.self_compose(rest)] if rest else []

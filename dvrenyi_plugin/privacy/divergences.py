@@ -51,7 +51,8 @@ def renyi_laplace(alpha: float, location1: float, location2: float, scale: float
     alpha = check_order(alpha)
     scale = check_real("scale", scale, above=0.0)
     shift = abs(check_real("location1", location1) - check_real("location2", location2)) / scale
-    # E[f^alpha] - 1 = near phi((alpha - 1) shift) + far phi(-alpha shift) with these weights, phi(y) = e^y - 1 - y.
+    # E[f^alpha] - 1 = near phi((alpha - 1) shift) + far phi(-alpha shift) with these weights,
+    # phi(y) = e^y - 1 - y.
     near, far = alpha / (2.0 * alpha - 1.0), (alpha - 1.0) / (2.0 * alpha - 1.0)
     arguments = np.array([(alpha - 1.0) * shift, -alpha * shift])
     if math.isinf(arguments[0]):
@@ -91,8 +92,8 @@ def renyi_discrete(alpha: float, p: ArrayLike, q: ArrayLike) -> float:
 def renyi_from_log_masses(alpha: float, log_p: ArrayLike, log_q: ArrayLike) -> float:
     """Returns D_alpha from log masses of shape (k,); -inf marks a point without mass.
 
-    Log densities on a grid of equal cells need `+ log(cell volume)` first. Stays in the log domain, so
-    masses far below the smallest float are fine. The masses must sum to one: the caller's task.
+    Log densities on a grid of equal cells need `+ log(cell volume)` first. Stays in the log domain,
+    so masses far below the smallest float are fine. The masses must sum to one: the caller's task.
     """
     alpha = check_order(alpha)
     p, q = _log_mass_pair(log_p, log_q)
@@ -118,8 +119,8 @@ def kullback_leibler_from_log_masses(log_p: ArrayLike, log_q: ArrayLike) -> floa
 
 
 def hockey_stick_from_log_masses(epsilon: float, log_p: ArrayLike, log_q: ArrayLike) -> float:
-    """Returns sum max(0, p - e^epsilon q), the smallest delta of (epsilon, delta)-indistinguishability
-    of P from Q (one direction), from log masses of shape (k,)."""
+    """Returns sum max(0, p - e^epsilon q), the smallest delta of (epsilon,
+    delta)-indistinguishability of P from Q (one direction), from log masses of shape (k,)."""
     epsilon = check_epsilon(epsilon)
     p, q = _log_mass_pair(log_p, log_q)
     above = p > q + epsilon
@@ -129,14 +130,16 @@ def hockey_stick_from_log_masses(epsilon: float, log_p: ArrayLike, log_q: ArrayL
 def renyi_pure_dp(alpha: float, epsilon: float) -> float:
     """Returns the largest D_alpha that pure epsilon-DP allows, attained by randomised response.
 
-    log[(sinh(alpha epsilon) - sinh((alpha - 1) epsilon)) / sinh(epsilon)] / (alpha - 1), evaluated as
-    log[cosh((alpha - 1/2) epsilon) / cosh(epsilon / 2)] / (alpha - 1) without overflow or cancellation. Never above min(epsilon, alpha epsilon^2 / 2). Source: Bun and Steinke (2016), proposition 3.3 and its
-    proof; the half-angle form is the sum-to-product identity.
+    log[(sinh(alpha epsilon) - sinh((alpha - 1) epsilon)) / sinh(epsilon)] / (alpha - 1), evaluated
+    as log[cosh((alpha - 1/2) epsilon) / cosh(epsilon / 2)] / (alpha - 1) without overflow or
+    cancellation. Never above min(epsilon, alpha epsilon^2 / 2). Source: Bun and Steinke (2016),
+    proposition 3.3 and its proof; the half-angle form is the sum-to-product identity.
     """
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
     step, half = (alpha - 1.0) * epsilon, epsilon / 2.0
     if step < 1.0:
-        # cosh(half + step) / cosh(half) - 1: small orders or epsilons leave nothing but rounding in the logs.
+        # cosh(half + step) / cosh(half) - 1: small orders or epsilons leave nothing but rounding in
+        # the logs.
         excess = 2.0 * math.sinh(step / 2.0) ** 2 + math.sinh(step) * math.tanh(half)
         return math.log1p(excess) / (alpha - 1.0)
     # log cosh y = y + log1p(e^-2y) - log 2, and the difference of the first parts is step.
@@ -145,18 +148,21 @@ def renyi_pure_dp(alpha: float, epsilon: float) -> float:
 
 
 def renyi_bounded_range(alpha: float, width: float) -> float:
-    """Returns min(width, alpha width^2 / 8): an upper bound on D_alpha when log dP/dQ lies in an interval
-    of length `width` (Dong, Durfee and Rogers 2020; Cesar and Rogers 2021)."""
+    """Returns min(width, alpha width^2 / 8): an upper bound on D_alpha when log dP/dQ lies in an
+    interval of length `width` (Dong, Durfee and Rogers 2020; Cesar and Rogers 2021)."""
     alpha, width = check_order(alpha), check_real("width", width, at_least=0.0)
     return min(width, alpha * width * width / 8.0)
 
 
 def _scale_divergence(alpha: float, log_quotient: float) -> float:
-    """Returns D_alpha of two exponential laws, given the log of the quotient of their means: with y = e^log_quotient,
+    """Returns D_alpha of two exponential laws, given the log of the quotient of their means: with y
+    = e^log_quotient,
 
-    -log y - log(1 + b (1 - y)) / b = (y - 1 - log y) + (b (1 - y) - log(1 + b (1 - y))) / b,    b = alpha - 1,
+    -log y - log(1 + b (1 - y)) / b = (y - 1 - log y) + (b (1 - y) - log(1 + b (1 - y))) / b,    b =
+    alpha - 1,
 
-    two terms that are never negative. Infinite where the second logarithm's argument is not positive.
+    two terms that are never negative. Infinite where the second logarithm's argument is not
+    positive.
     """
     less = -_expm1(log_quotient)
     if (alpha - 1.0) * less <= -1.0:
@@ -201,8 +207,8 @@ def _log_mass_pair(
         bad = np.isnan(values) | (values > 1e-6)
         if bad.any():
             raise ValueError(
-                f"{name} must hold log masses, at most 0 each or -inf, got {values[bad][0]} at index"
-                f" {int(np.flatnonzero(bad)[0])}"
+                f"{name} must hold log masses, at most 0 each or -inf, got {values[bad][0]} at"
+                f" index {int(np.flatnonzero(bad)[0])}"
             )
         if np.all(values == -np.inf):
             raise ValueError(f"{name} must hold some mass, got -inf everywhere")

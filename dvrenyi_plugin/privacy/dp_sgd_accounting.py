@@ -31,8 +31,10 @@ class DpSgdClaim:
 
     Attributes:
       noise_multiplier: standard deviation of the noise over the clipping norm.
-      renyi: the claim under test, at the order of the audit, for datasets that differ in `num_canaries` records.
-      mu: the Gaussian DP parameter that `renyi` follows from; None with Poisson batches, which have none exactly.
+      renyi: the claim under test, at the order of the audit, for datasets that differ in
+        `num_canaries` records.
+      mu: the Gaussian DP parameter that `renyi` follows from; None with Poisson batches, which have
+        none exactly.
       num_canaries: records in which the datasets under test differ.
     """
 
@@ -49,8 +51,8 @@ class DpSgdClaim:
             else "Rényi DP of a group (Mironov 2017, proposition 2), which is not tight"
         )
         return (
-            f"The datasets differ in {self.num_canaries} records; the claim under test is what the claim for one"
-            f" record implies for them: {source}."
+            f"The datasets differ in {self.num_canaries} records; the claim under test is what"
+            f" the claim for one record implies for them: {source}."
         )
 
 
@@ -65,10 +67,12 @@ def dp_sgd_claim_at(
     delta: float | None = None,
     num_canaries: int = 1,
 ) -> DpSgdClaim:
-    """Returns the claim that one of mu, noise_multiplier or (epsilon, delta) makes; mu = 1 if none is given.
+    """Returns the claim that one of mu, noise_multiplier or (epsilon, delta) makes.
 
-    An (epsilon, delta) only sets the noise. What an audit then tests is the Rényi DP of that noise: no bound on
-    a Rényi divergence can refute (epsilon, delta)-DP itself.
+    mu is 1 if none is given.
+
+    An (epsilon, delta) only sets the noise. What an audit then tests is the Rényi DP of that noise:
+    no bound on a Rényi divergence can refute (epsilon, delta)-DP itself.
 
     Args:
       alpha: Rényi order of the audit, > 1.
@@ -78,23 +82,43 @@ def dp_sgd_claim_at(
       noise_multiplier: > 0.
       epsilon: claimed epsilon, > 0, together with delta.
       delta: in (0, 1).
-      num_canaries: records k in which the datasets under test differ, >= 1. The parameters above are of the
-        claim for one record. Full batches: a group of k has k mu, since the gradients of k records move the sum
-        by at most k clipping norms. Poisson batches: (alpha 2^c, epsilon) for one record gives
-        (alpha, 3^c epsilon) for k = 2^c, for alpha >= 2.
+      num_canaries: records k in which the datasets under test differ, >= 1. The parameters above
+        are of the claim for one record. Full batches: a group of k has k mu, since the gradients of
+        k records move the sum by at most k clipping norms. Poisson batches: (alpha 2^c, epsilon)
+        for one record gives (alpha, 3^c epsilon) for k = 2^c, for alpha >= 2.
 
     Raises:
-      ValueError: more than one of the three, epsilon without delta, a parameter out of range, mu with
-        Poisson batches, or a group that the conversion does not reach.
+      ValueError: more than one of the three, epsilon without delta, a parameter out of range, mu
+        with Poisson batches, or a group that the conversion does not reach.
 
-    Source of the group conversion: Mironov (2017), "Rényi Differential Privacy", proposition 2; Kim, Varshney and
-    Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine Learning", appendix B.8.
+    Source of the group conversion: Mironov (2017), "Rényi Differential Privacy", proposition 2;
+    Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private
+    Machine Learning", appendix B.8.
     """
     alpha, num_steps = check_order(alpha), check_int("steps", num_steps, at_least=1)
     sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     num_canaries = check_int("num_canaries", num_canaries, at_least=1)
     if sample_rate < 1.0:
         _check_poisson_group(alpha, num_canaries)
+    noise_multiplier = _noise_of(mu, noise_multiplier, (epsilon, delta), num_steps, sample_rate)
+    if sample_rate == 1.0:
+        group_mu = num_canaries * dp_sgd_mu(num_steps, noise_multiplier)
+        renyi = num_canaries**2 * dp_sgd_renyi(alpha, num_steps, noise_multiplier)
+        return DpSgdClaim(noise_multiplier, RenyiDp(alpha, renyi), group_mu, num_canaries)
+    renyi = _poisson_group_renyi(alpha, num_steps, noise_multiplier, sample_rate, num_canaries)
+    return DpSgdClaim(noise_multiplier, RenyiDp(alpha, renyi), None, num_canaries)
+
+
+def _noise_of(
+    mu: float | None,
+    noise_multiplier: float | None,
+    approximate: tuple[float | None, float | None],
+    num_steps: int,
+    sample_rate: float,
+) -> float:
+    """Returns the noise multiplier of the one claim that is given: mu, itself, or (epsilon,
+    delta)."""
+    epsilon, delta = approximate
     given = {
         "mu": mu is not None,
         "noise_multiplier": noise_multiplier is not None,
@@ -111,29 +135,21 @@ def dp_sgd_claim_at(
         mu = check_real("mu", _DEFAULT_MU if mu is None else mu, above=0.0)
         if sample_rate != 1.0:
             raise ValueError(
-                "mu must be left out with Poisson batches, whose claim is given as noise_multiplier or as"
-                f" epsilon and delta: got mu {mu:g} at sample_rate {sample_rate:g}"
+                "mu must be left out with Poisson batches, whose claim is given as noise_multiplier"
+                f" or as epsilon and delta: got mu {mu:g} at sample_rate {sample_rate:g}"
             )
         noise_multiplier = dp_sgd_noise_multiplier(num_steps, mu)
     if not _LEAST_NOISE <= noise_multiplier <= _MOST_NOISE:
         claim = {"mu": mu, "noise_multiplier": noise_multiplier, "epsilon": epsilon}
-        name = next(name for name, is_given in given.items() if is_given).split()[0]
+        name = next((name for name, is_given in given.items() if is_given), "mu").split()[0]
         raise _out_of_reach(name, claim[name], f"it takes {noise_multiplier:.3g}")
-    if sample_rate == 1.0:
-        mu = num_canaries * dp_sgd_mu(num_steps, noise_multiplier)
-        epsilon = num_canaries**2 * dp_sgd_renyi(alpha, num_steps, noise_multiplier)
-    else:
-        mu = None
-        epsilon = _poisson_group_renyi(
-            alpha, num_steps, noise_multiplier, sample_rate, num_canaries
-        )
-    return DpSgdClaim(noise_multiplier, RenyiDp(alpha, epsilon), mu, num_canaries)
+    return noise_multiplier
 
 
 def _out_of_reach(name: str, value: float | None, why: str) -> ValueError:
     return ValueError(
-        f"{name} must be a claim that noise between {_LEAST_NOISE:g} and {_MOST_NOISE:g} times the clipping norm makes,"
-        f" got {value!r}: {why}"
+        f"{name} must be a claim that noise between {_LEAST_NOISE:g} and {_MOST_NOISE:g} times the"
+        f" clipping norm makes, got {value!r}: {why}"
     )
 
 
@@ -144,7 +160,8 @@ def _check_poisson_group(alpha: float, num_canaries: int) -> None:
         )
     if num_canaries > 1 and alpha < 2.0:
         raise ValueError(
-            f"alpha must be at least 2 for {num_canaries} canaries with Poisson batches, got {alpha:g}"
+            f"alpha must be at least 2 for {num_canaries} canaries with Poisson batches, got"
+            f" {alpha:g}"
         )
 
 
@@ -182,9 +199,9 @@ def _calibrated_noise(
         low /= 2.0
         if low < _LEAST_POISSON_NOISE:
             raise ValueError(
-                f"epsilon and delta must be small enough to need noise of {_LEAST_POISSON_NOISE:g} times the clipping"
-                f" norm, got epsilon {epsilon!r} and delta {delta!r} at sample_rate {sample_rate:g} and"
-                f" {num_steps} steps"
+                f"epsilon and delta must be small enough to need noise of {_LEAST_POISSON_NOISE:g}"
+                f" times the clipping norm, got epsilon {epsilon!r} and delta {delta!r} at"
+                f" sample_rate {sample_rate:g} and {num_steps} steps"
             )
     noise = float(brentq(excess, low, high, rtol=_NOISE_TOLERANCE))
     # On the safe side of the solver's tolerance: the claim holds for this noise.

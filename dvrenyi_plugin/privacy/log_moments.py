@@ -4,8 +4,8 @@ With f = dP/dQ, L = log f and b = alpha - 1, both laws of mass one,
 
     E_Q[f^alpha] - 1 = E_Q[f^alpha - 1 - alpha (f - 1)] = E_P[phi(b L) + b phi(-L)] + b Q(f = 0),
 
-where phi(y) = e^y - 1 - y >= 0. Nothing cancels: divergences far below the rounding error of 1 keep their digits, near order 1
-and at large orders alike, and so do those whose moment overflows.
+where phi(y) = e^y - 1 - y >= 0. Nothing cancels: divergences far below the rounding error of 1 keep
+their digits, near order 1 and at large orders alike, and so do those whose moment overflows.
 """
 
 from __future__ import annotations

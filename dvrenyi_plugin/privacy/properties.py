@@ -1,7 +1,7 @@
 """Privacy properties: what can be claimed, DP-Auditorium's and two more.
 
-A property of the real DP-Auditorium is accepted wherever one of these is: it is read by the names of its fields
-(`read_claim`), not by its class.
+A property of the real DP-Auditorium is accepted wherever one of these is: it is read by the names
+of its fields (`read_claim`), not by its class.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ Claim = PureDp | RenyiDp | ApproximateDp | GaussianDp | ZeroConcentratedDp
 
 
 def read_claim(privacy_property: Any) -> Claim:
-    """Returns the one claim inside a privacy property, ours or DP-Auditorium's, as our validated dataclass.
+    """Returns the one claim inside a privacy property, ours or DP-Auditorium's, as our validated
+    dataclass.
 
     Raises:
       ValueError: no or several properties are set, or a parameter is out of range.
@@ -143,16 +144,18 @@ def read_claim(privacy_property: Any) -> Claim:
 
 
 def renyi_threshold(claim: Claim, alpha: float) -> float:
-    """Returns the largest D_alpha that the claim allows; the claim is refuted exactly by more than that.
+    """Returns the largest D_alpha that the claim allows; the claim is refuted exactly by more than
+    that.
 
     Args:
       claim: what `read_claim` returns.
-      alpha: order at which the divergence is bounded; for a Rényi DP claim it must be the claim's own.
+      alpha: order at which the divergence is bounded; for a Rényi DP claim it must be the claim's
+        own.
 
     Raises:
       ValueError: the claim says nothing about D_alpha: (epsilon, delta)-DP does not bound any Rényi
-        divergence (there is no converse of "RDP implies (epsilon, delta)-DP"); or it allows more than the
-        largest float.
+        divergence (there is no converse of "RDP implies (epsilon, delta)-DP"); or it allows more
+        than the largest float.
     """
     if not isinstance(claim, Claim):
         raise ValueError(f"claim must be what read_claim returns, got {claim!r}")
@@ -184,7 +187,8 @@ def _largest_divergence(claim: Claim, alpha: float) -> float:
 
 
 def default_order(claim: Claim) -> float:
-    """Returns the order to test a claim at when none is given: a Rényi DP claim's own, 2 for any other."""
+    """Returns the order to test a claim at when none is given: a Rényi DP claim's own, 2 for any
+    other."""
     return float(claim.alpha) if isinstance(claim, RenyiDp) else 2.0
 
 

@@ -19,7 +19,7 @@ from dvrenyi_plugin.reports.render import Format, render
 from dvrenyi_plugin.reports.sequential_outcome import SequentialOutcome
 from dvrenyi_plugin.reports.text import Table, aligned, number, setting_rows
 from dvrenyi_plugin.reports.versions import library_versions
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 
 # For each kind of observation: its number's name in JSON, and how it is made.
 _UNITS = {"models": ("num_models", "training"), "releases": ("num_samples", "drawing")}

@@ -1,4 +1,4 @@
-from .bound_result import BoundResult as BoundResult
+from .base import BoundResult as BoundResult
 from .dv_renyi_tester import (
     DvRenyiPropertyTester as DvRenyiPropertyTester,
     DvRenyiPropertyTesterConfig as DvRenyiPropertyTesterConfig,
@@ -10,6 +10,12 @@ from .gdp_baseline_tester import (
 from .likelihood_ratio_tester import (
     LikelihoodRatioTester as LikelihoodRatioTester,
     LikelihoodRatioTesterConfig as LikelihoodRatioTesterConfig,
+)
+from .registry import (
+    TESTER_NAMES as TESTER_NAMES,
+    TesterKind as TesterKind,
+    make as make,
+    kind_of_tester as kind_of_tester,
 )
 from .sequential_renyi_tester import (
     SequentialRenyiPropertyTester as SequentialRenyiPropertyTester,

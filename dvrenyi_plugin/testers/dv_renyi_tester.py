@@ -1,7 +1,7 @@
 """Neural Donsker-Varadhan tester: fit a critic on one part of the samples, certify on the rest.
 
-For a critic T that was chosen without looking at the certifying samples, V(T) <= D_alpha(law 1 || law 2)
-whatever the mechanism is, so a lower confidence bound on V(T) is one on the divergence.
+For a critic T that was chosen without looking at the certifying samples, V(T) <= D_alpha(law 1 ||
+law 2) whatever the mechanism is, so a lower confidence bound on V(T) is one on the divergence.
 """
 
 from __future__ import annotations
@@ -36,12 +36,10 @@ from dvrenyi_plugin.bounds.bounded_means import betting_lower_bound, betting_upp
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.information_limit import largest_rate
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
+from dvrenyi_plugin.critics.critic_training import MIN_SAMPLES, DvRenyiEstimatorConfig
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.critics.neural_estimator import (
-    MIN_SAMPLES,
-    DvRenyiEstimator,
-    DvRenyiEstimatorConfig,
-)
+from dvrenyi_plugin.critics.neural_estimator import DvRenyiEstimator
+from dvrenyi_plugin.critics.sample_split import part_size, split_samples
 from dvrenyi_plugin.interfaces import (
     TrainingConfig,
     default_order,
@@ -49,11 +47,13 @@ from dvrenyi_plugin.interfaces import (
     read_training_config,
     renyi_threshold,
 )
-from dvrenyi_plugin.testers.bound_result import NOTHING_CERTIFIED, BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
+from dvrenyi_plugin.testers.base import NOTHING_CERTIFIED, BoundResult, BoundTester, fewest_samples
 
 if TYPE_CHECKING:
     from torch import nn
+
+_Array = NDArray[np.float64]
+_Critic = Callable[[_Array], _Array]
 
 _MIN_SAMPLES = 2 * MIN_SAMPLES
 _RANGE_QUANTILES = (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1)
@@ -67,20 +67,23 @@ class DvRenyiPropertyTesterConfig(CheckedSettings):
     """Configuration of `DvRenyiPropertyTester`.
 
     Attributes:
-      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of this
-        package or of DP-Auditorium.
-      training_config: how the critic is trained; a TrainingConfig of this package or of DP-Auditorium. Its
-        `model_output_coordinate_bound`, when set, is the largest absolute critic value.
-      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any other.
-        For a Rényi DP claim nothing but the claim's own order is accepted.
+      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of
+        this package or of DP-Auditorium.
+      training_config: how the critic is trained; a TrainingConfig of this package or of
+        DP-Auditorium. Its `model_output_coordinate_bound`, when set, is the largest absolute critic
+        value.
+      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any
+        other. For a Rényi DP claim nothing but the claim's own order is accepted.
       seed: of the split and of the critic, >= 0.
       fit_fraction: part of each sample that fits the critic, in (0, 1); the rest certifies.
-      certificate: how the critic's fresh values become a bound. "eprocess": the growth-optimal e-process on
-        them, the stronger. "betting": two one-sided betting bounds, each at half of the failure probability.
+      bound_method: how the critic's fresh values become a bound. "eprocess": the growth-optimal
+        e-process on them, the stronger. "betting": two one-sided betting bounds, each at half of
+        the failure probability.
       hidden_sizes: widths of the hidden layers of the default critic, each >= 1.
       ema_rate: of the moving average that corrects the gradient's minibatch bias, in [0, 1).
-      num_critics: critics that are trained on the same samples, each with a seed of its own, >= 1. The first one
-        certifies; the point estimate is the mean of all, and the result's details hold each.
+      num_critics: critics that are trained on the same samples, each with a seed of its own, >= 1.
+        The first one certifies; the point estimate is the mean of all, and the result's details
+        hold each.
     """
 
     privacy_property: Any
@@ -88,7 +91,7 @@ class DvRenyiPropertyTesterConfig(CheckedSettings):
     alpha: Order | None = None
     seed: Seed = 0
     fit_fraction: Fraction = 0.4
-    certificate: Annotated[str, OneOf(tuple(_CERTIFICATES))] = "eprocess"
+    bound_method: Annotated[str, OneOf(tuple(_BOUND_METHODS))] = "eprocess"
     hidden_sizes: Widths = (100, 100)
     ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
     num_critics: Count = 1
@@ -103,20 +106,21 @@ class DvRenyiPropertyTesterConfig(CheckedSettings):
 class DvRenyiPropertyTester(BoundTester):
     """Property tester with a neural critic; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
 
-    One object may be used for any number of audits: nothing is carried from one to the next, so the same
-    samples give the same bound.
+    One object may be used for any number of audits: nothing is carried from one to the next, so the
+    same samples give the same bound.
 
     Args:
       config: what to test and how.
-      base_model: torch module from shape (n, d) to (n, 1) or (n,), used in place of the default network. It is
-        copied, never changed: testers that are given one model do not interact. In evaluation mode it must treat
-        its rows one by one: the bound holds for a fixed function of one sample. Dropout and batch normalisation
-        with running statistics do; statistics of the batch, attention over rows and x.mean() do not, and every
-        audit checks its samples' values for it, before training and after.
+      base_model: torch module from shape (n, d) to (n, 1) or (n,), used in place of the default
+        network. It is copied, never changed: testers that are given one model do not interact. In
+        evaluation mode it must treat its rows one by one: the bound holds for a fixed function of
+        one sample. Dropout and batch normalisation with running statistics do; statistics of the
+        batch, attention over rows and x.mean() do not, and every audit checks its samples' values
+        for it, before training and after.
 
     Raises:
-      ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP), or `base_model` is not a
-        torch module.
+      ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP), or `base_model` is
+        not a torch module.
     """
 
     def __init__(
@@ -147,58 +151,53 @@ class DvRenyiPropertyTester(BoundTester):
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
     ) -> BoundResult:
-        """Returns a lower bound on D_alpha(law of samples1 || law of samples2), with what decided it.
+        """Returns a lower bound on D_alpha(law 1 || law 2), with what decided it.
 
-        The bound exceeds the divergence with probability at most `failure_probability`, for any mechanism,
-        critic and sample size. The samples must be independent draws. The point estimate is the critic's
-        Donsker-Varadhan value on the certifying samples (the mean of all critics', if there are several), 0.0 if that is
-        negative.
+        The bound exceeds the divergence with probability at most `failure_probability`, for any
+        mechanism, critic and sample size. The samples must be independent draws. The point estimate
+        is the critic's Donsker-Varadhan value on the certifying samples (the mean of all critics',
+        if there are several), 0.0 if that is negative.
 
         Args:
           samples1: independent outputs on the first dataset, shape (n,) or (n, d).
-          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ from n.
+          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ
+            from n.
           failure_probability: one-sided, in (0, 1), for this one statement.
 
         Raises:
-          ValueError: malformed samples, fewer than 8 a side, a failure probability outside (0, 1), or a base model
-            that does not treat rows one by one.
+          ValueError: malformed samples, fewer than 8 a side, a failure probability outside (0, 1),
+            or a base model that does not treat rows one by one.
 
-        Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private
-        Machine Learning", definition 2.2, with one fixed critic on fresh samples in place of its uniform band
-        over all critics (theorem 3.2); Waudby-Smith and Ramdas (2024) for the bounds on the two means.
+        Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi
+        Differentially Private Machine Learning", definition 2.2, with one fixed critic on fresh
+        samples in place of its uniform band over all critics (theorem 3.2); Waudby-Smith and Ramdas
+        (2024) for the bounds on the two means.
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2, min_samples=_MIN_SAMPLES)
         rng = np.random.default_rng(self._split_stream)
-        fit1, certify1 = _split(first, self._config.fit_fraction, rng)
-        fit2, certify2 = _split(second, self._config.fit_fraction, rng)
-        critic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-        critic = self._estimator.estimate(fit1, fit2).critic
-        if self._estimator.has_base_model:
-            # Again on the samples that certify: what holds on others need not hold on them.
-            critic = RowByRow("base_model", critic, np.concatenate([first, second]))
+        fit1, certify1 = split_samples(first, self._config.fit_fraction, rng, MIN_SAMPLES)
+        fit2, certify2 = split_samples(second, self._config.fit_fraction, rng, MIN_SAMPLES)
+        critic = self._fit_critic(fit1, fit2, np.concatenate([first, second]))
         critic_values = _CriticValues(
             critic(fit1), critic(fit2), critic(certify1), critic(certify2)
         )
-        certificate = _CERTIFICATES[self._config.certificate](
-            critic_values, self._alpha, beta, self._limit
+        certificate = _BOUND_METHODS[self._config.bound_method](
+            critic_values, self._alpha, beta, self._claimed_limit
         )
-        point_estimates = [
-            donsker_varadhan_value(critic_values.certify1, critic_values.certify2, self._alpha)
-        ]
+        values = [(critic_values.certify1, critic_values.certify2)]
         for estimator in self._further_estimators:
             other = estimator.estimate(fit1, fit2).critic
-            point_estimates.append(
-                donsker_varadhan_value(other(certify1), other(certify2), self._alpha)
-            )
+            values.append((other(certify1), other(certify2)))
+        point_estimates = [donsker_varadhan_value(*pair, self._alpha) for pair in values]
         each = {"point_estimates": tuple(point_estimates)} if len(point_estimates) > 1 else {}
         return BoundResult(
             lower_bound=certificate.lower_bound,
             point_estimate=max(0.0, float(np.mean(point_estimates))),
-            threshold=self._limit,
+            claimed_limit=self._claimed_limit,
             refuted=self.reject_property(certificate.lower_bound),
             failure_probability=beta,
-            method=f"Donsker-Varadhan critic, {self._config.certificate} certificate",
+            method=f"Donsker-Varadhan critic, {self._config.bound_method} certificate",
             alpha=self._alpha,
             num_fit=(len(fit1), len(fit2)),
             num_certify=(len(certify1), len(certify2)),
@@ -208,14 +207,21 @@ class DvRenyiPropertyTester(BoundTester):
             details=MappingProxyType({**certificate.details, **each}),
         )
 
+    def _fit_critic(self, fit1: _Array, fit2: _Array, everything: _Array) -> _Critic:
+        critic = self._estimator.estimate(fit1, fit2).critic
+        if self._estimator.has_base_model:
+            # Again on the samples that certify: what holds on others need not hold on them.
+            return RowByRow("base_model", critic, everything)
+        return critic
+
     def _fewest_samples(self, beta: float, given: int) -> float | None:
-        if self._config.certificate != "eprocess":
+        if self._config.bound_method != "eprocess":
             return None
-        rate = largest_rate(self._alpha, self._limit)
+        rate = largest_rate(self._alpha, self._claimed_limit)
         bets_needed = -math.log(beta) / rate if rate > 0.0 else math.inf
 
         def can_refute(count: int) -> bool:
-            seen = max(STREAM_WARM_UP, _num_fitting(count, self._config.fit_fraction))
+            seen = max(STREAM_WARM_UP, part_size(count, self._config.fit_fraction, MIN_SAMPLES))
             return count - seen >= bets_needed
 
         return fewest_samples(can_refute, given)
@@ -223,7 +229,8 @@ class DvRenyiPropertyTester(BoundTester):
 
 @dataclasses.dataclass(frozen=True)
 class _CriticValues:
-    """Critic values, each of shape (count,): two samples that were seen before and two fresh ones."""
+    """Critic values, each of shape (count,): two samples that were seen before and two fresh
+    ones."""
 
     fit1: NDArray[np.float64]
     fit2: NDArray[np.float64]
@@ -241,10 +248,11 @@ class _Certificate:
 def _eprocess_certificate(
     values: _CriticValues, alpha: float, beta: float, threshold: float
 ) -> _Certificate:
-    """The e-process on the critic's values: D_alpha of the values' laws is at most that of the samples' laws
-    (data processing), whatever the critic is. The fitting values are its past, and are not bet on."""
+    """The e-process on the critic's values: D_alpha of the values' laws is at most that of the
+    samples' laws (data processing), whatever the critic is. The fitting values are its past, and
+    are not bet on."""
     process = GrowthOptimalEProcess(alpha, beta, claims=(threshold,))
-    process.observe(values.fit1[:, np.newaxis], values.fit2[:, np.newaxis])
+    process.add_history(values.fit1[:, np.newaxis], values.fit2[:, np.newaxis])
     process.update(values.certify1[:, np.newaxis], values.certify2[:, np.newaxis])
     everything = np.concatenate([values.fit1, values.fit2, values.certify1, values.certify2])
     return _Certificate(
@@ -260,10 +268,11 @@ def _eprocess_certificate(
 def _betting_certificate(
     values: _CriticValues, alpha: float, beta: float, _threshold: float
 ) -> _Certificate:
-    """D >= alpha / (alpha - 1) log L_A - log U_B, L_A and U_B betting bounds on E_1[A] and E_2[B], each at beta / 2.
+    """D >= alpha / (alpha - 1) log L_A - log U_B, L_A and U_B betting bounds on E_1[A] and E_2[B],
+    each at beta / 2.
 
-    A = e^{(alpha - 1)(T - high)} and B = e^{alpha (T - high)} for T in [low, high]: both in (0, 1], and `high`
-    cancels, so nothing overflows at any order.
+    A = e^{(alpha - 1)(T - high)} and B = e^{alpha (T - high)} for T in [low, high]: both in (0, 1],
+    and `high` cancels, so nothing overflows at any order.
     """
     transform = _choose_transform(
         values.fit1, values.fit2, alpha, beta, len(values.certify1), len(values.certify2)
@@ -289,7 +298,7 @@ def _betting_certificate(
     )
 
 
-_CERTIFICATES: dict[str, Callable[[_CriticValues, float, float, float], _Certificate]] = {
+_BOUND_METHODS: dict[str, Callable[[_CriticValues, float, float, float], _Certificate]] = {
     "betting": _betting_certificate,
     "eprocess": _eprocess_certificate,
 }
@@ -321,10 +330,11 @@ def _choose_transform(
     num_certify1: int,
     num_certify2: int,
 ) -> _Transform:
-    """Returns the scale and the range with the best predicted bound, from the fitting samples alone.
+    """Returns the scale and the range with the best predicted bound, from the fitting samples
+    alone.
 
-    The critic that estimates best is not the one that certifies best: e^{alpha T} of an unclipped critic has
-    a variance that no few hundred samples can bound.
+    The critic that estimates best is not the one that certifies best: e^{alpha T} of an unclipped
+    critic has a variance that no few hundred samples can bound.
     """
     fit1, fit2 = fit1[:_MAX_VALUES_FOR_RANGE], fit2[:_MAX_VALUES_FOR_RANGE]  # in random order
     ends = np.unique(np.quantile(np.concatenate((fit1, fit2)), _RANGE_QUANTILES)).tolist()
@@ -341,7 +351,8 @@ def _choose_transform(
             return -math.inf
         return alpha / (alpha - 1.0) * math.log(lower) - math.log(min(1.0, upper))
 
-    # Coordinate by coordinate, because all combinations together take four times as long for the same bound.
+    # Coordinate by coordinate, because all combinations together take four times as long for the
+    # same bound.
     scale, low, high = 1.0, ends[0], ends[-1]
     ranges = list(itertools.combinations(ends, 2)) or [(low, high)]
     for _ in range(2):
@@ -352,17 +363,3 @@ def _choose_transform(
 
 def _bernstein_radius(values: NDArray[np.float64], count: int, log_term: float) -> float:
     return math.sqrt(2.0 * float(values.var()) * log_term / count) + log_term / count
-
-
-def _split(
-    samples: NDArray[np.float64], fit_fraction: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # A random split: mechanisms may return their outputs in an order that means something, and the betting
-    # bound needs the certifying samples in an order that nobody chose.
-    order = rng.permutation(len(samples))
-    num_fit = _num_fitting(len(samples), fit_fraction)
-    return samples[order[:num_fit]], samples[order[num_fit:]]
-
-
-def _num_fitting(count: int, fit_fraction: float) -> int:
-    return min(count - MIN_SAMPLES, max(MIN_SAMPLES, round(fit_fraction * count)))

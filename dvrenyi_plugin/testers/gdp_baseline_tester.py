@@ -22,6 +22,7 @@ from dvrenyi_plugin.bounds.bounded_means import (
     clopper_pearson_upper_bound,
 )
 from dvrenyi_plugin.bounds.event_probabilities import EventBounds, gaussian_dp_mu_from_rates
+from dvrenyi_plugin.critics.sample_split import split_samples
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     PureDp,
@@ -32,13 +33,11 @@ from dvrenyi_plugin.interfaces import (
 )
 from dvrenyi_plugin.privacy.conversions import gaussian_dp_epsilon
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester
+from dvrenyi_plugin.testers.base import BoundResult, BoundTester
 from dvrenyi_plugin.testers.threshold_rules import (
     ScoreFunction,
     count_at_every_threshold,
     fit_linear_score,
-    split_samples,
 )
 
 _SIGNS = {"either": (1, -1), "observation": (1,), "negative_observation": (-1,)}
@@ -49,14 +48,15 @@ class GdpBaselineTesterConfig(CheckedSettings):
     """Settings of `GdpBaselineTester`.
 
     Attributes:
-      privacy_property: the claim, ours or DP-Auditorium's: Rényi, (epsilon, delta), Gaussian or zero-concentrated
-        DP. Pure DP is refused: no Gaussian trade-off satisfies any.
-      score: "negative_observation", the authors' (samples1 are losses of models trained with the canary, which
-        are the lower ones), "observation", or "either", the better of the two on the data. Ignored for
-        observations of several columns, whose score is a fitted linear log ratio.
-      held_out_threshold: False, the authors' way, reads the bound at its best threshold on the very samples that
-        chose it, with Clopper-Pearson at the failure probability for each rate: *not valid*. True chooses score
-        and threshold on a seeded part and gives each rate on the rest half of the failure probability.
+      privacy_property: the claim, ours or DP-Auditorium's: Rényi, (epsilon, delta), Gaussian or
+        zero-concentrated DP. Pure DP is refused: no Gaussian trade-off satisfies any.
+      score: "negative_observation", the authors' (samples1 are losses of models trained with the
+        canary, which are the lower ones), "observation", or "either", the better of the two on the
+        data. Ignored for observations of several columns, whose score is a fitted linear log ratio.
+      held_out_threshold: False, the authors' way, reads the bound at its best threshold on the very
+        samples that chose it, with Clopper-Pearson at the failure probability for each rate: *not
+        valid*. True chooses score and threshold on a seeded part and gives each rate on the rest
+        half of the failure probability.
       fit_fraction: that part of each sample, in (0, 1).
       delta: at which an epsilon is reported when the claim itself has no delta, in (0, 1).
       seed: of the split, an integer >= 0.
@@ -74,8 +74,8 @@ class GdpBaselineTesterConfig(CheckedSettings):
         claim = read_claim(self.privacy_property)
         if isinstance(claim, PureDp):
             raise ValueError(
-                "privacy_property must be renyi_dp, approximate_dp, gaussian_dp or zero_concentrated_dp, got"
-                " pure_dp, which a Gaussian trade-off never satisfies"
+                "privacy_property must be renyi_dp, approximate_dp, gaussian_dp or"
+                " zero_concentrated_dp, got pure_dp, which a Gaussian trade-off never satisfies"
             )
         if isinstance(claim, ApproximateDp):
             check_real("privacy_property.approximate_dp.delta", claim.delta, above=0.0, at_most=1.0)
@@ -83,11 +83,12 @@ class GdpBaselineTesterConfig(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class _BestThreshold:
-    """The rule "sign * score >= threshold" with the largest mu, and its counts where it was chosen."""
+    """The rule "sign * score >= score_threshold" with the largest mu, and the counts that
+    its bound is read off."""
 
     mu: float
     sign: int
-    threshold: float
+    score_threshold: float
     true_positives: int
     false_positives: int
     num_candidates: int
@@ -96,21 +97,26 @@ class _BestThreshold:
 class GdpBaselineTester(BoundTester):
     """The baseline that auditors of DP-SGD compare with, computed as its authors compute it.
 
-    At every threshold, Clopper-Pearson upper bounds on the false-positive and false-negative rate, each at the
-    failure probability, give mu_low = Phi^-1(1 - fpr_upper) - Phi^-1(fnr_upper); the largest over thresholds, never
-    below 0, is converted to the claim's scale as if the mechanism were exactly mu_low-Gaussian DP.
+    At every threshold, Clopper-Pearson upper bounds on the false-positive and false-negative rate,
+    each at the failure probability, give mu_low = Phi^-1(1 - fpr_upper) - Phi^-1(fnr_upper); the
+    largest over thresholds, never below 0, is converted to the claim's scale as if the mechanism
+    were exactly mu_low-Gaussian DP.
 
-    Two things make it less than a lower bound, and the result says so. The threshold is chosen on the samples that
-    certify it, so the stated failure probability is exceeded: with several columns, whose score is fitted on these samples as
-    well, nearly always once there are many (docs/bounds.md). And the conversion *assumes a Gaussian trade-off*: it
-    holds for full-batch DP-SGD and can be arbitrarily wrong elsewhere. `held_out_threshold=True` mends the first; the
-    second remains for every claim but Gaussian DP itself, which a mu_low then refutes without assumption.
+    Two things make it less than a lower bound, and the result says so. The threshold is chosen on
+    the samples that certify it, so the stated failure probability is exceeded: with several
+    columns, whose score is fitted on these samples as well, nearly always once there are many
+    (docs/bounds.md). And the conversion *assumes a Gaussian trade-off*: it holds for full-batch
+    DP-SGD and can be arbitrarily wrong elsewhere. `held_out_threshold=True` mends the first; the
+    second remains for every claim but Gaussian DP itself, which a mu_low then refutes without
+    assumption.
 
-    The tested quantity is alpha mu_low^2 / 2 for a Rényi claim, mu_low^2 / 2 for a zero-concentrated one, mu_low for
-    a Gaussian one, and the epsilon of mu_low-Gaussian DP at the claim's delta for an (epsilon, delta) claim.
+    The tested quantity is alpha mu_low^2 / 2 for a Rényi claim, mu_low^2 / 2 for a
+    zero-concentrated one, mu_low for a Gaussian one, and the epsilon of mu_low-Gaussian DP at the
+    claim's delta for an (epsilon, delta) claim.
 
-    Source: Annamalai and De Cristofaro (2024), "Nearly tight black-box auditing of differentially private machine
-    learning"; Nasr et al. (2023), "Tight auditing of differentially private machine learning".
+    Source: Annamalai and De Cristofaro (2024), "Nearly tight black-box auditing of differentially
+    private machine learning"; Nasr et al. (2023), "Tight auditing of differentially private machine
+    learning".
     """
 
     def __init__(self, config: GdpBaselineTesterConfig) -> None:
@@ -121,15 +127,16 @@ class GdpBaselineTester(BoundTester):
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
     ) -> BoundResult:
-        """Returns the value with mu_low, the threshold that gave it, its counts and the assumptions made.
+        """Returns the value with mu_low, the threshold that gave it, its counts and the assumptions
+        made.
 
         A lower confidence bound only under the assumptions in the class docstring.
 
         Args:
           samples1: shape (n1,) or (n1, d), n1 >= 2, the law that the rule should flag.
           samples2: shape (n2,) or (n2, d), n2 >= 2.
-          failure_probability: in (0, 1), one-sided, for each of the two rates; for both together with
-            `held_out_threshold`.
+          failure_probability: in (0, 1), one-sided, for each of the two rates; for both together
+            with `held_out_threshold`.
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
@@ -150,18 +157,12 @@ class GdpBaselineTester(BoundTester):
             ),
             key=lambda candidate: candidate.mu,
         )
-        mu, true_positives, false_positives = best.mu, best.true_positives, best.false_positives
         if held_out:
-            mu, true_positives, false_positives = _certify(score, best, certify1, certify2, beta)
-        return self._result(
-            mu, true_positives, false_positives, best, (fit1, fit2), (certify1, certify2), beta
-        )
+            best = _certified(score, best, certify1, certify2, beta)
+        return self._result(best, (fit1, fit2), (certify1, certify2), beta)
 
     def _result(
         self,
-        mu: float,
-        true_positives: int,
-        false_positives: int,
         best: _BestThreshold,
         fit: tuple[NDArray[np.float64], NDArray[np.float64]],
         certify: tuple[NDArray[np.float64], NDArray[np.float64]],
@@ -169,28 +170,28 @@ class GdpBaselineTester(BoundTester):
     ) -> BoundResult:
         config, claim = self._config, self._claim
         how = "threshold held out" if config.held_out_threshold else "threshold not held out"
-        rates = true_positives / len(certify[0]), false_positives / len(certify[1])
+        rates = best.true_positives / len(certify[0]), best.false_positives / len(certify[1])
         delta = claim.delta if isinstance(claim, ApproximateDp) else config.delta
-        lower_bound = self._on_claim_scale(mu)
+        mu, lower_bound = best.mu, self._on_claim_scale(best.mu)
         details = {
             "assumptions": f"assumes Gaussian trade-off; {how}",
             "gaussian_dp_mu": mu,
             "delta": delta,
             "epsilon_if_gaussian": mu if mu == np.inf else gaussian_dp_epsilon(mu, delta),
-            "true_positives": true_positives,
-            "false_positives": false_positives,
+            "true_positives": best.true_positives,
+            "false_positives": best.false_positives,
             "true_positive_rate": rates[0],
             "false_positive_rate": rates[1],
             "score": config.score if certify[0].shape[1] == 1 else "linear log ratio",
             "sign": best.sign,
-            "threshold": best.threshold,
+            "score_threshold": best.score_threshold,
             "candidate_thresholds": best.num_candidates,
         }
         return BoundResult(
             lower_bound=lower_bound,
             point_estimate=self._on_claim_scale(float(gaussian_dp_mu_from_rates(*rates))),
-            threshold=self._limit,
-            refuted=lower_bound > self._limit,
+            claimed_limit=self._claimed_limit,
+            refuted=lower_bound > self._claimed_limit,
             failure_probability=beta,
             method=f"GDP baseline (assumes Gaussian trade-off; {how})",
             alpha=claim.alpha if isinstance(claim, RenyiDp) else None,
@@ -218,8 +219,8 @@ class GdpBaselineTester(BoundTester):
 def _rate_bounds(
     num_samples1: int, num_samples2: int, beta: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Clopper-Pearson bounds, each at `beta`, for every count a threshold can have: lower ones on the
-    true-positive rate, shape (num_samples1 + 1,), upper ones on the false-positive rate."""
+    """Clopper-Pearson bounds, each at `beta`, for every count a threshold can have: lower ones on
+    the true-positive rate, shape (num_samples1 + 1,), upper ones on the false-positive rate."""
     lower = [clopper_pearson_lower_bound(k, num_samples1, beta) for k in range(num_samples1 + 1)]
     upper = [clopper_pearson_upper_bound(k, num_samples2, beta) for k in range(num_samples2 + 1)]
     bounds = np.array(lower), np.array(upper)
@@ -242,26 +243,32 @@ def _best_threshold(
     return _BestThreshold(
         mu=float(mu[best]),
         sign=sign,
-        threshold=float(counts.thresholds[best]),
+        score_threshold=float(counts.thresholds[best]),
         true_positives=int(counts.true_positives[best]),
         false_positives=int(counts.false_positives[best]),
         num_candidates=int(counts.thresholds.size),
     )
 
 
-def _certify(
+def _certified(
     score: ScoreFunction,
     best: _BestThreshold,
     samples1: NDArray[np.float64],
     samples2: NDArray[np.float64],
     beta: float,
-) -> tuple[float, int, int]:
+) -> _BestThreshold:
+    """Returns the rule with its counts and its bound on samples that did not choose it."""
     true_positives, false_positives = (
-        int(np.count_nonzero(best.sign * score(samples) >= best.threshold))
+        int(np.count_nonzero(best.sign * score(samples) >= best.score_threshold))
         for samples in (samples1, samples2)
     )
     bounds = EventBounds(true_positives, len(samples1), false_positives, len(samples2), beta)
-    return bounds.gaussian_dp_mu_lower_bound(), true_positives, false_positives
+    return dataclasses.replace(
+        best,
+        mu=bounds.gaussian_dp_mu_lower_bound(),
+        true_positives=true_positives,
+        false_positives=false_positives,
+    )
 
 
 def _first_column(samples: NDArray[np.float64]) -> NDArray[np.float64]:

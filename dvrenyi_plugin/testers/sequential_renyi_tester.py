@@ -1,27 +1,19 @@
-"""Tester on the growth-optimal e-process: every sample first certifies, then sharpens the next bets."""
+"""Tester on the growth-optimal e-process: every sample first certifies, then sharpens the next
+bets."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from types import MappingProxyType
 from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Int, OneOf, Order, Orders, Seed
-from dvrenyi_plugin._internal.streams import streams_of
-from dvrenyi_plugin._internal.validation import (
-    check_failure_probability,
-    check_sample_pair,
-)
-from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP, sample_size_warm_up
+from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
-from dvrenyi_plugin.critics.named_fitters import FITTER_NAMES, named_fitter
+from dvrenyi_plugin.critics.named_fitters import FITTER_NAMES
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
+from dvrenyi_plugin.testers.eprocess_tester import EProcessTester
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +21,16 @@ class SequentialRenyiPropertyTesterConfig(CheckedSettings):
     """Configuration of `SequentialRenyiPropertyTester`.
 
     Attributes:
-      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of this
-        package or of DP-Auditorium.
-      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any other.
-      orders: several orders to choose from, in place of `alpha`; for claims that speak of every order. One
-        is chosen on the samples before the first bet, which are never bet on, so none of the failure
-        probability is spent on the choice.
-      critic: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step functions (one
-        dimension) or linear and quadratic functions (more), whichever the past prefers; "network" for a small
-        neural network.
+      privacy_property: what is tested: Rényi DP, pure DP, Gaussian DP or zCDP; a PrivacyProperty of
+        this package or of DP-Auditorium.
+      alpha: Rényi order of the bound, > 1. None means the order of a Rényi DP claim, and 2 for any
+        other.
+      orders: several orders to choose from, in place of `alpha`; for claims that speak of every
+        order. One is chosen on the samples before the first bet, which are never bet on, so none of
+        the failure probability is spent on the choice.
+      log_ratio: estimator of the log density ratio: "auto" for polynomials, splines, monotone and
+        step functions (one dimension) or linear and quadratic functions (more), whichever the past
+        prefers; "network" for a small neural network.
       warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs).
       seed: of the order in which samples are taken, and of the network, >= 0.
     """
@@ -45,7 +38,7 @@ class SequentialRenyiPropertyTesterConfig(CheckedSettings):
     privacy_property: Any
     alpha: Order | None = None
     orders: Orders = ()
-    critic: Annotated[str, OneOf(FITTER_NAMES)] = "auto"
+    log_ratio: Annotated[str, OneOf(FITTER_NAMES)] = "auto"
     warm_up: Annotated[int, Int(at_least=2)] | None = None
     seed: Seed = 0
 
@@ -70,35 +63,40 @@ class SequentialRenyiPropertyTesterConfig(CheckedSettings):
         return (default_order(read_claim(self.privacy_property)),)
 
 
-class SequentialRenyiPropertyTester(BoundTester):
+class SequentialRenyiPropertyTester(EProcessTester[GrowthOptimalEProcess]):
     """Property tester; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
 
-    Nothing is carried from one audit to the next: the same samples give the same bound. For samples that are still
-    arriving, `start` returns a process to update.
+    Bounded is D_alpha(law of samples1 || law of samples2). The point estimate is the fitted log
+    ratio's Donsker-Varadhan value on the samples that it was fitted to.
+
+    Nothing is carried from one audit to the next: the same samples give the same bound. For samples
+    that are still arriving, `start` returns a process to update.
 
     Args:
       config: what to test and how.
 
     Raises:
       ValueError: the property bounds no Rényi divergence ((epsilon, delta)-DP).
+
+    Source: `dvrenyi_plugin.bounds.growth_factor` (factor and proof), Ville's inequality.
     """
 
+    _METHOD = "growth-optimal e-process"
+    _STREAM_WARM_UP = STREAM_WARM_UP
+
     def __init__(self, config: SequentialRenyiPropertyTesterConfig) -> None:
-        self._config = config
-        claim = read_claim(config.privacy_property)
         self._orders = config.candidate_orders
-        self._thresholds = tuple(renyi_threshold(claim, order) for order in self._orders)
-        super().__init__(config.privacy_property, self._thresholds[0])
-        self._order_stream, self._critic_stream = streams_of("tester", config.seed, 2)
+        claim = read_claim(config.privacy_property)
+        super().__init__(config, tuple(renyi_threshold(claim, order) for order in self._orders))
 
     def estimate_lower_bound(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
     ) -> float:
-        """Returns `audit(...).lower_bound`: one-sided, 0.0 when nothing can be certified, never NaN.
+        """Returns `audit(...).lower_bound`: one-sided, 0.0 when nothing can be certified.
 
         Raises:
-          ValueError: see `audit`; also when several orders are configured, since a bound without its order
-            could not be compared with the claim.
+          ValueError: see `audit`; also when several orders are configured, since a bound without
+            its order could not be compared with the claim.
         """
         self._check_one_order("estimate_lower_bound")
         return super().estimate_lower_bound(samples1, samples2, failure_probability)
@@ -107,81 +105,25 @@ class SequentialRenyiPropertyTester(BoundTester):
         """Returns True when `lower_bound` exceeds the most that the claim allows.
 
         Raises:
-          ValueError: `lower_bound` is NaN or no number, or several orders are configured, each with its own limit.
+          ValueError: `lower_bound` is NaN or no number, or several orders are configured, each with
+            its own limit.
         """
         self._check_one_order("reject_property")
         return super().reject_property(lower_bound)
 
-    def audit(
-        self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
-    ) -> BoundResult:
-        """Returns a lower bound on D_alpha(law of samples1 || law of samples2), with what decided it.
-
-        The bound exceeds the divergence with probability at most `failure_probability`, for any mechanism and
-        any sample size. The samples must be independent draws; they are taken in a random order of the
-        configured seed. The point estimate is the fitted log ratio's Donsker-Varadhan value on the samples
-        that it was fitted to.
-
-        Args:
-          samples1: independent outputs on the first dataset, shape (n,) or (n, d).
-          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ from n.
-          failure_probability: one-sided, in (0, 1), for this one statement.
-
-        Raises:
-          ValueError: malformed samples, fewer than 2 a side, or a failure probability outside (0, 1).
-
-        Source: `dvrenyi_plugin.bounds.growth_factor` (factor and proof), Ville's inequality.
-        """
-        beta = check_failure_probability(failure_probability)
-        first, second = check_sample_pair(samples1, samples2)
-        rng = np.random.default_rng(self._order_stream)
-        first, second = rng.permutation(first), rng.permutation(second)
-        pairs = min(len(first), len(second))
-        warm_up = self._config.warm_up or sample_size_warm_up(pairs)
-        index = self._choose_order(first, second, warm_up)
-        process = self._new_process(index, beta, warm_up)
-        process.update(first, second)
-        bound = process.lower_bound
-        certify1, certify2 = process.num_certifying
-        return BoundResult(
-            lower_bound=bound,
-            point_estimate=process.point_estimate(),
-            threshold=self._thresholds[index],
-            refuted=bound > self._thresholds[index],
-            failure_probability=beta,
-            method="growth-optimal e-process",
-            alpha=self._orders[index],
-            num_fit=(len(first) - certify1, len(second) - certify2),
-            num_certify=(certify1, certify2),
-            seed=self._config.seed,
-            fewest_samples=fewest_samples(functools.partial(self._can_refute, beta), pairs),
-            details=MappingProxyType(
-                {
-                    "orders_considered": self._orders,
-                    "order_chosen_on": "pairs before the first bet"
-                    if len(self._orders) > 1
-                    else "given",
-                    "warm_up_pairs": warm_up,
-                    "log_ratio_family": process.log_ratio_family,
-                    "log_e_value_of_claim": process.log_e_value(self._thresholds[index]),
-                }
-            ),
-        )
-
     def start(self, failure_probability: float) -> GrowthOptimalEProcess:
-        """Returns a process for samples that arrive in batches; stop whenever its lower bound says enough.
+        """Returns a process for samples that arrive in batches, which are taken as they come.
 
-        The claim is refuted, at any time, when `lower_bound` exceeds it. Samples are taken as they come.
+        The claim is refuted, at any time, when the process's `lower_bound` exceeds it.
 
         Args:
           failure_probability: one-sided, in (0, 1), over all times at once.
+
+        Raises:
+          ValueError: several orders are configured.
         """
         self._check_one_order("start")
-        return self._new_process(
-            0,
-            check_failure_probability(failure_probability),
-            self._config.warm_up or STREAM_WARM_UP,
-        )
+        return super().start(failure_probability)
 
     def _check_one_order(self, method: str) -> None:
         if len(self._orders) > 1:
@@ -193,29 +135,33 @@ class SequentialRenyiPropertyTester(BoundTester):
         return GrowthOptimalEProcess(
             self._orders[index],
             beta,
-            claims=(self._thresholds[index],),
-            fit=named_fitter(self._config.critic, self._critic_stream),
+            claims=(self._claimed_limits[index],),
+            fit=self._fitter(),
             warm_up=warm_up,
         )
 
-    def _can_refute(self, beta: float, pairs: int) -> bool:
-        warm_up = self._config.warm_up or sample_size_warm_up(pairs)
-        return any(
-            self._new_process(index, beta, warm_up).can_reject(threshold, pairs)
-            for index, threshold in enumerate(self._thresholds)
-        )
+    def _alpha(self, index: int) -> float:
+        return self._orders[index]
 
-    def _choose_order(self, first: Any, second: Any, warm_up: int) -> int:
+    def _details(self) -> dict[str, Any]:
+        several = len(self._orders) > 1
+        return {
+            "orders_considered": self._orders,
+            "order_chosen_on": "pairs before the first bet" if several else "given",
+        }
+
+    def _choose(self, first: NDArray[Any], second: NDArray[Any], warm_up: int) -> int:
         if len(self._orders) == 1:
             return 0
-        # Blocks take an even share of the longer sample, so this is no more than comes before the first bet.
+        # Blocks take an even share of the longer sample: this is no more than comes before the
+        # first bet.
         pairs = min(len(first), len(second))
         share = min(warm_up, pairs) / pairs
         seen1, seen2 = int(share * len(first)), int(share * len(second))
         return most_promising_order(
             self._orders,
-            self._thresholds,
+            self._claimed_limits,
             first[: max(seen1, 1)],
             second[: max(seen2, 1)],
-            named_fitter(self._config.critic, self._critic_stream),
+            self._fitter(),
         )

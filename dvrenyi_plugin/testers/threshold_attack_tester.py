@@ -24,6 +24,7 @@ from dvrenyi_plugin.bounds.event_probabilities import (
     gaussian_dp_mu_from_rates,
     renyi_from_rates,
 )
+from dvrenyi_plugin.critics.sample_split import part_size, split_samples
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     GaussianDp,
@@ -33,17 +34,14 @@ from dvrenyi_plugin.interfaces import (
     claim_level,
     read_claim,
 )
-from dvrenyi_plugin.testers.bound_result import BoundResult
-from dvrenyi_plugin.testers.bound_tester import BoundTester, fewest_samples
+from dvrenyi_plugin.testers.base import BoundResult, BoundTester, fewest_samples
 from dvrenyi_plugin.testers.threshold_rules import (
     LinearScore,
     count_at_every_threshold,
     fit_linear_score,
-    num_fitting,
-    split_samples,
 )
 
-DEFAULT_ORDERS = (1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
+ATTACK_ORDERS = (1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,18 +49,19 @@ class ThresholdAttackTesterConfig(CheckedSettings):
     """Settings of `ThresholdAttackTester`.
 
     Attributes:
-      privacy_property: the claim, ours or DP-Auditorium's: Rényi, pure, (epsilon, delta), Gaussian or
-        zero-concentrated DP.
+      privacy_property: the claim, ours or DP-Auditorium's: Rényi, pure, (epsilon, delta), Gaussian
+        or zero-concentrated DP.
       seed: of the split into fitting and certifying samples, an integer >= 0.
       fit_fraction: part of each sample used to choose score, sign and threshold, in (0, 1).
-      orders: Rényi orders reported beside the tested quantity and tried for a zero-concentrated claim, each > 1.
+      orders: Rényi orders reported beside the tested quantity and tried for a zero-concentrated
+        claim, each > 1.
       delta: at which an epsilon is reported when the claim itself has no delta, in (0, 1).
     """
 
     privacy_property: Any
     seed: Seed = 0
     fit_fraction: Fraction = 0.2
-    orders: Orders = DEFAULT_ORDERS
+    orders: Orders = ATTACK_ORDERS
     delta: Fraction = 1e-5
 
     def __post_init__(self) -> None:
@@ -74,31 +73,34 @@ class ThresholdAttackTesterConfig(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True)
 class _Rule:
-    """ "sign * score >= threshold" says law 1."""
+    """ "sign * score >= score_threshold" says law 1."""
 
     sign: int
-    threshold: float
+    score_threshold: float
     score: LinearScore | None
 
 
 class ThresholdAttackTester(BoundTester):
     """A tester with DP-Auditorium's interface, built on one 0/1 rule and two binomial bounds.
 
-    A seeded random part of the samples chooses the rule "score >= threshold": the score is the observation or its
-    negative when observations are scalar, and a fitted linear log ratio otherwise; the threshold is whichever
-    distinct score promises the largest bound. The rest of the samples counts how often the rule fires under each
-    law. Joint Clopper-Pearson bounds on the two rates then bound the claim's own quantity from below, with no
-    assumption on the laws. samples1 is the law that the rule should flag, the numerator.
+    A seeded random part of the samples chooses the rule "score >= threshold": the score is the
+    observation or its negative when observations are scalar, and a fitted linear log ratio
+    otherwise; the threshold is whichever distinct score promises the largest bound. The rest of the
+    samples counts how often the rule fires under each law. Joint Clopper-Pearson bounds on the two
+    rates then bound the claim's own quantity from below, with no assumption on the laws. samples1
+    is the law that the rule should flag, the numerator.
 
-    The tested quantity, which `estimate_lower_bound` returns and `reject_property` compares with the claim:
+    The tested quantity, which `estimate_lower_bound` returns and `reject_property` compares with
+    the claim:
 
     - Rényi DP (alpha, epsilon): D_alpha(law 1 || law 2), against epsilon.
-    - zero-concentrated DP: the largest D_alpha / alpha over `orders`, against rho. One confidence rectangle
-      covers all orders jointly: nothing is divided, and the best order is reported.
+    - zero-concentrated DP: the largest D_alpha / alpha over `orders`, against rho. One confidence
+      rectangle covers all orders jointly: nothing is divided, and the best order is reported.
     - Gaussian DP: Phi^-1(tpr) - Phi^-1(fpr), against mu.
-    - (epsilon, delta)-DP: the refuted epsilon at the claim's delta, against epsilon. Pure DP: the same at delta 0.
-      These two bound the claim in both directions, since an event's complement speaks of law 2 over law 1.
-      DP-Auditorium's hockey-stick tester compares deltas instead; that delta is in the details.
+    - (epsilon, delta)-DP: the refuted epsilon at the claim's delta, against epsilon. Pure DP: the
+      same at delta 0. These two bound the claim in both directions, since an event's complement
+      speaks of law 2 over law 1. DP-Auditorium's hockey-stick tester compares deltas instead; that
+      delta is in the details.
     """
 
     def __init__(self, config: ThresholdAttackTesterConfig) -> None:
@@ -110,12 +112,14 @@ class ThresholdAttackTester(BoundTester):
     def audit(
         self, samples1: ArrayLike, samples2: ArrayLike, failure_probability: float
     ) -> BoundResult:
-        """Returns a lower bound on the tested quantity with the rule, its counts and rates, and every other bound they imply.
+        """Returns a lower bound on the tested quantity with the rule, its counts and rates, and
+        every other bound they imply.
 
-        `details` holds "true_positives", "false_positives", the realised and the bounded rates, "threshold", "sign",
-        "candidate_thresholds", and, all holding jointly with the bound itself: "renyi_lower_bounds" by order,
-        "gaussian_dp_mu_lower_bound", "pure_dp_epsilon_lower_bound", "epsilon_lower_bound" at "delta", and, for an
-        (epsilon, delta) claim, "hockey_stick_lower_bound".
+        `details` holds "true_positives", "false_positives", the realised and the bounded rates,
+        "score_threshold", "sign", "candidate_thresholds", and, all holding jointly with the bound
+        itself: "renyi_lower_bounds" by order, "gaussian_dp_mu_lower_bound",
+        "pure_dp_epsilon_lower_bound", "epsilon_lower_bound" at "delta", and, for an (epsilon,
+        delta) claim, "hockey_stick_lower_bound".
         """
         beta = check_failure_probability(failure_probability)
         first, second = check_sample_pair(samples1, samples2)
@@ -138,8 +142,8 @@ class ThresholdAttackTester(BoundTester):
             point_estimate=float(
                 self._quantity(bounds.true_positive_rate, bounds.false_positive_rate)
             ),
-            threshold=self._limit,
-            refuted=lower_bound > self._limit,
+            claimed_limit=self._claimed_limit,
+            refuted=lower_bound > self._claimed_limit,
             failure_probability=beta,
             method="0/1 attack, held-out threshold, joint Clopper-Pearson",
             alpha=self._order(*corner),
@@ -155,10 +159,10 @@ class ThresholdAttackTester(BoundTester):
 
     def _can_refute(self, beta: float, count: int) -> bool:
         """Whether a rule that never errs on `count` samples of each law refutes the claim."""
-        certify = count - num_fitting(count, self._config.fit_fraction)
+        certify = count - part_size(count, self._config.fit_fraction)
         best = EventBounds(certify, certify, 0, certify, beta)
         bound = self._quantity(best.true_positive_rate_lower, best.false_positive_rate_upper)
-        return bool(bound > self._limit)
+        return bool(bound > self._claimed_limit)
 
     def _details(
         self, bounds: EventBounds, rule: _Rule, num_candidates: int
@@ -177,7 +181,7 @@ class ThresholdAttackTester(BoundTester):
             "false_positive_rate_upper": bounds.false_positive_rate_upper,
             "score": "observation" if rule.score is None else "linear log ratio",
             "sign": rule.sign,
-            "threshold": rule.threshold,
+            "score_threshold": rule.score_threshold,
             "candidate_thresholds": num_candidates,
             "orders": "covered jointly by one confidence rectangle, nothing divided",
             "renyi_lower_bounds": {
@@ -259,7 +263,7 @@ class ThresholdAttackTester(BoundTester):
 
 def _times_flagged(rule: _Rule, samples: NDArray[np.float64]) -> int:
     scores = samples[:, 0] if rule.score is None else rule.score(samples)
-    return int(np.count_nonzero(rule.sign * scores >= rule.threshold))
+    return int(np.count_nonzero(rule.sign * scores >= rule.score_threshold))
 
 
 def _wilson_bound(rates: NDArray[np.float64], count: int, z: float) -> NDArray[np.float64]:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin.critics.logistic_fit import fit_logistic
+from dvrenyi_plugin.critics.standardiser import Standardiser
+
 ScoreFunction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-# One record must not decide the direction: standardised features are cut here.
+# Standardised columns are cut here.
 _LARGEST_FEATURE = 8.0
-_NEWTON_STEPS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,52 +47,22 @@ def count_at_every_threshold(
     return ThresholdCounts(thresholds, scores1.size - below1, scores2.size - below2)
 
 
-def num_fitting(count: int, fit_fraction: float) -> int:
-    """Returns how many of `count` samples, >= 2, are used for fitting: at least one, and not all."""
-    return min(count - 1, max(1, round(fit_fraction * count)))
-
-
-def split_samples(
-    samples: NDArray[np.float64], fit_fraction: float, stream: np.random.SeedSequence
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns a random part for fitting and the rest for certifying, at least one sample each.
-
-    Args:
-      samples: shape (n, d), n >= 2, rows independent.
-      fit_fraction: part used for fitting, in (0, 1).
-      stream: of this split alone; another sample needs another stream.
-    """
-    count = len(samples)
-    num_fit = num_fitting(count, fit_fraction)
-    order = np.random.default_rng(stream).permutation(count)
-    return samples[order[:num_fit]], samples[order[num_fit:]]
-
-
 @dataclasses.dataclass(frozen=True)
 class LinearScore:
     """A fitted linear log ratio of law 1 to law 2; large where law 1 is the likelier one.
 
     Attributes:
-      unit: shape (d,), columns are divided by it first.
-      centre: shape (d,), subtracted next.
-      spread: shape (d,), divided by next, before the cut at +-8.
+      standardise: of the columns; one record must not decide the direction, so they are cut at 8.
       weights: shape (d,).
     """
 
-    unit: NDArray[np.float64]
-    centre: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    standardise: Standardiser
     weights: NDArray[np.float64]
 
     def __call__(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns the scores, shape (n,), of samples of shape (n, d)."""
-        scores: NDArray[np.float64] = self._features(samples) @ self.weights
+        scores: NDArray[np.float64] = self.standardise(samples) @ self.weights
         return scores
-
-    def _features(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-        with np.errstate(over="ignore"):
-            standard = (samples / self.unit - self.centre) / self.spread
-        return np.clip(standard, -_LARGEST_FEATURE, _LARGEST_FEATURE)
 
 
 def fit_linear_score(samples1: NDArray[np.float64], samples2: NDArray[np.float64]) -> LinearScore:
@@ -101,24 +73,15 @@ def fit_linear_score(samples1: NDArray[np.float64], samples2: NDArray[np.float64
       samples2: shape (n2, d).
     """
     pooled = np.concatenate([samples1, samples2])
-    unit = np.abs(pooled).max(axis=0)
-    unit[unit == 0.0] = 1.0
-    lower, centre, upper = np.quantile(pooled / unit, (0.25, 0.5, 0.75), axis=0)
-    spread = upper - lower
-    # Discrete columns may have no interquartile range, constant columns no range at all.
-    spread = np.where(spread > 0.0, spread, (pooled / unit).std(axis=0))
-    spread[spread == 0.0] = 1.0
-    score = LinearScore(unit, centre, spread, np.zeros(unit.size))
-    features = score._features(pooled)
-    labels = np.concatenate([np.ones(len(samples1)), np.zeros(len(samples2))])
-    # Both laws weigh the same, whatever their counts: the score does not depend on the class balance.
-    sizes = np.where(labels == 1.0, 0.5 / len(samples1), 0.5 / len(samples2)) * labels.size
-    design = np.column_stack([features, np.ones(labels.size)])
-    ridge = np.diag(np.append(np.ones(unit.size), 1e-6))
-    weights = np.zeros(design.shape[1])
-    for _ in range(_NEWTON_STEPS):
-        odds = 1.0 / (1.0 + np.exp(-np.clip(design @ weights, -30.0, 30.0)))
-        gradient = design.T @ (sizes * (labels - odds)) - ridge @ weights
-        curvature = (design * (sizes * odds * (1.0 - odds))[:, np.newaxis]).T @ design + ridge
-        weights = weights + np.linalg.solve(curvature, gradient)
-    return dataclasses.replace(score, weights=weights[:-1])
+    # The penalty is stated for columns with an interquartile range of 1.
+    standardise = Standardiser.of_quartiles(pooled, _LARGEST_FEATURE, normal_range=1.0)
+    design = np.column_stack([standardise(pooled), np.ones(len(pooled))])
+    from1 = np.arange(len(pooled)) < len(samples1)
+    # Both laws weigh the same, whatever their counts: the score does not depend on their balance.
+    weights1 = np.where(from1, 0.5 * len(pooled) / len(samples1), 0.0)
+    weights2 = np.where(from1, 0.0, 0.5 * len(pooled) / len(samples2))
+    penalty = np.append(np.ones(pooled.shape[1]), 1e-6)
+    fitted = fit_logistic(
+        design, weights1, weights2, penalty, np.zeros(design.shape[1]), tolerance=0.0
+    )
+    return LinearScore(standardise, fitted.coefficients[:-1])

@@ -27,7 +27,7 @@ from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
 from dvrenyi_plugin.reports.plain_json import jsonable
 from dvrenyi_plugin.reports.plots import plot_bound
 from dvrenyi_plugin.reports.versions import library_versions
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RecordingTester:
         return BoundResult(
             lower_bound=self.bounds[index],
             point_estimate=self.estimates[index],
-            threshold=self.threshold,
+            claimed_limit=self.threshold,
             refuted=self.bounds[index] > self.threshold,
             failure_probability=failure_probability,
             method="made up",
@@ -87,7 +87,7 @@ def test_each_direction_is_tested_once_at_half_of_the_failure_probability():
     tester = RecordingTester()
     observations = Observations(np.zeros((10, 1)), np.ones((10, 1)))
     first, second = bound_both_directions(
-        tester, (observations.with_canary, observations.without), 0.025, DIRECTIONS
+        tester, (observations.with_canary, observations.without), 0.05, DIRECTIONS
     )
     assert [call[2] for call in tester.calls] == [0.025, 0.025]
     assert first.direction == "with over without canary"

@@ -88,7 +88,9 @@ def test_models_are_grouped_the_same_way_whatever_range_is_asked_for(pair):
 
 def test_an_audit_may_see_fewer_columns_than_a_store_keeps(pair):
     whole = train_both_worlds(NormalTrainer(3), pair, range(4), ModelTrainingConfig())
-    part = train_both_worlds(NormalTrainer(3), pair, range(4), ModelTrainingConfig(columns=2))
+    part = train_both_worlds(
+        NormalTrainer(3), pair, range(4), ModelTrainingConfig(num_observed_columns=2)
+    )
     np.testing.assert_array_equal(part.without, whole.without[:, :2])
     np.testing.assert_array_equal(part.with_canary, whole.with_canary[:, :2])
 
@@ -100,7 +102,8 @@ def test_numbers_of_models_are_checked(pair, indices):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"num_workers": 0}, {"models_per_task": 0}, {"columns": 0}, {"backend": "mpi"}]
+    "settings",
+    [{"num_workers": 0}, {"models_per_task": 0}, {"num_observed_columns": 0}, {"backend": "mpi"}],
 )
 def test_settings_are_checked(settings):
     (name,) = settings

@@ -506,7 +506,7 @@ class TestResuming:
     def test_file_without_a_trial_binds_nobody(self, tmp_path: Path) -> None:
         path = str(tmp_path / "state.json")
         with pytest.raises(ValueError, match="must return a number"):
-            run(ScriptedTester([math.nan]), state_path=path)
+            run(ScriptedTester([math.nan, 0.0]), state_path=path)
         assert (
             run(ScriptedTester([0.0] * 6), num_samples=7, state_path=path).num_resumed_trials == 0
         )
@@ -515,7 +515,7 @@ class TestResuming:
         path = str(tmp_path / "state.json")
         with pytest.raises(ValueError, match="must return a number"):
             run(
-                ScriptedTester([2.0, 0.0, 0.0, 0.0, math.nan]),
+                ScriptedTester([2.0, 0.0, 0.0, 0.0, math.nan, 0.0]),
                 state_path=path,
                 stop_on_refutation=False,
             )

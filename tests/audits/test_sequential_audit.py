@@ -16,7 +16,7 @@ from dvrenyi_plugin.audits.dp_sgd.training import WITH_CANARY, train_both_worlds
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.binaries import audit_dpsgd
-from dvrenyi_plugin.bounds.information_limit import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.reports.files import EVIDENCE_FILE, REPORT_FILES

@@ -17,7 +17,7 @@ from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.execution.observation_store import open_store
 from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, as_privacy_property
 from dvrenyi_plugin.mechanisms.training import TrainingMechanism, TrainingMechanismConfig
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.dv_renyi_tester import (
     DvRenyiPropertyTester,
     DvRenyiPropertyTesterConfig,
@@ -120,7 +120,7 @@ def test_e1_the_audit_of_a_training_that_centres_its_data_refutes() -> None:
         found = train_both_worlds(
             mechanism(train), PAIR, range(300), ModelTrainingConfig(models_per_task=10)
         )
-        directions = bound_both_directions(tester, (found.with_canary, found.without), 0.025)
+        directions = bound_both_directions(tester, (found.with_canary, found.without), 0.05)
         bounds.append(max(direction.bound.lower_bound for direction in directions))
     assert bounds[0] == bounds[1]
     assert 1.0 < bounds[0] < 4.0
@@ -161,7 +161,7 @@ class SpoilingTester:
         return BoundResult(
             lower_bound=0.0,
             point_estimate=0.0,
-            threshold=1.0,
+            claimed_limit=1.0,
             refuted=False,
             failure_probability=failure_probability,
             method="none",
@@ -175,7 +175,7 @@ class SpoilingTester:
 def test_e1_a_tester_that_spoils_its_samples_does_not_reach_the_other_direction() -> None:
     tester = SpoilingTester()
     observations = Observations(np.arange(4.0)[:, np.newaxis], np.ones((4, 1)))
-    bound_both_directions(tester, (observations.with_canary, observations.without), 0.025)
+    bound_both_directions(tester, (observations.with_canary, observations.without), 0.05)
     np.testing.assert_array_equal(tester.seen[1][0], np.arange(4.0)[:, np.newaxis])
     np.testing.assert_array_equal(observations.without, np.arange(4.0)[:, np.newaxis])
 

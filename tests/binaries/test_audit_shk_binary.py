@@ -137,7 +137,7 @@ def test_e1_a_tester_that_spoils_its_samples_does_not_reach_the_other_direction(
             experiment.pair,
             ShkAuditConfig(num_samples=2000),
         )
-        assert np.abs(result.samples1).max() > 0.0
+        assert np.abs(result.samples[0]).max() > 0.0
         bounds.append(
             [d.bound.lower_bound for order in result.report.claims for d in order.directions]
         )

@@ -95,7 +95,10 @@ def test_quick_leaves_out_what_is_slow(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--testers=oracle"], "tester must be one of sequential"),
         (["--mechanisms=oracle"], "mechanism must be one of gaussian"),
-        (["--sample_sizes=many"], "sample_sizes must be whole numbers, got 'many'"),
+        (
+            ["--sample_sizes=many"],
+            "sample_sizes must be whole numbers with commas between, got many",
+        ),
         (["--sample_sizes=3"], "sample_sizes must be an integer >= 20, got 3"),
         (["--variants=good"], "variants must be one of honest, broken, got 'good'"),
         (["--extra_module=nowhere.py"], "extra_module must be a file that exists"),

@@ -1,4 +1,5 @@
-"""The growth-optimal factor and the e-process: validity from exact sums, coverage, tightness, and every awkward input."""
+"""The growth-optimal factor and the e-process: validity from exact sums, coverage, tightness, and
+every awkward input."""
 
 import itertools
 import math
@@ -10,18 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
+from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.growth_factor import (
     best_bets,
     interpolate_bets,
     largest_bets,
     log_factors,
 )
-from dvrenyi_plugin.bounds.information_limit import (
-    certifiable_fraction,
-    closest_null,
-    discrete_pair,
-    gaussian_pair,
-)
+from dvrenyi_plugin.bounds.information_limit import certifiable_fraction, closest_null
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
 from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio, fit_log_ratio
 from dvrenyi_plugin.privacy.divergences import renyi_bernoulli, renyi_discrete, renyi_gaussian
@@ -30,7 +27,8 @@ ALPHAS = (1.01, 1.25, 2.0, 8.0, 64.0)
 
 
 def linear_fit(samples_q, samples_p):
-    """One family in place of six: what is tested here does not depend on the choice, and it is fast."""
+    """One family in place of six: what is tested here does not depend on the choice, and it is
+    fast."""
     return fit_log_ratio(samples_q, samples_p, (PolynomialLogRatio(1),))
 
 
@@ -65,7 +63,8 @@ def test_mean_factor_is_at_most_one_for_every_null_pair_and_every_estimate(
     [(1.05, 0.3), (1.05, 0.999), (1.05, 1.001), (1.05, 4.0), (1.25, 0.9), (2.0, 0.5), (8.0, 0.01)],
 )
 def test_mean_factor_is_one_where_hoelders_inequality_is_an_equality(alpha, bet):
-    """With r = dQ/dP and D_alpha(Q || P) = epsilon nothing is given away: the bound cannot be improved."""
+    """With r = dQ/dP and D_alpha(Q || P) = epsilon nothing is given away: the bound cannot be
+    improved."""
     q, p = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
     epsilon = renyi_discrete(alpha, q, p)
     log_r = np.log(q / p)
@@ -134,8 +133,8 @@ def test_mean_e_value_over_all_sequences_is_at_most_one(alpha, q, p):
     assert crossing <= level
 
 
-# Coverage. The claim is exactly true; at failure probability 0.1 over 200 runs, Binomial(200, 0.1) exceeds 34 with
-# probability below 1e-3.
+# Coverage. The claim is exactly true; at failure probability 0.1 over 200 runs, Binomial(200, 0.1)
+# exceeds 34 with probability below 1e-3.
 
 _RUNS, _LEVEL, _MOST = 200, 0.1, 34
 
@@ -170,7 +169,8 @@ def binomial_limit_is_right():
 
 @pytest.mark.parametrize("alpha", [1.25, 2.0])
 def test_coverage_of_the_least_favourable_true_claim(alpha):
-    """Under the null pair closest to Gaussians the best bets are fair games: refutations must happen, and not too often."""
+    """Under the null pair closest to Gaussians the best bets are fair games: refutations must
+    happen, and not too often."""
     null = closest_null(gaussian_pair(1.5, alpha), alpha, 0.4 * alpha).null
     points = np.linspace(-10.0, 1.5 * alpha + 10.0, null.log_q.size)
     refuted = count_refutations(

@@ -148,7 +148,8 @@ class TestEventBounds:
     def test_pure_dp_is_refuted_at_least_as_far_as_through_any_order(self, tp, fp, alpha, beta):
         bounds = EventBounds(tp, 200, fp, 200, beta)
         through_renyi = pure_dp_epsilon_for_renyi(alpha, bounds.renyi_lower_bound(alpha))
-        # At orders near 1 the inverse is flat near 0: rounding in D moves epsilon by its square root.
+        # At orders near 1 the inverse is flat near 0: rounding in D moves epsilon by its square
+        # root.
         assert bounds.epsilon_lower_bound(0.0) >= through_renyi - 1e-6
 
     @given(st.integers(0, 60), st.integers(0, 60), st.floats(1.01, 20.0))

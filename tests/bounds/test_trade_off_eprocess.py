@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
-from dvrenyi_plugin.bounds.information_limit import discrete_pair, gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
 from dvrenyi_plugin.bounds.trade_off_factor import keeps_claim, log_factors, nearest_null
 from dvrenyi_plugin.bounds.trade_off_limit import certifiable_parameter, trade_off_rate

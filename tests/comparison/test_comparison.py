@@ -678,7 +678,7 @@ class TestSummaries:
         good, bad = totals_by_tester(comparison_of(rows, ("sequential", "threshold")))
         assert good.p_value == pytest.approx(1.0 - 0.95**20)
         assert bad.false_alarms == 5 and bad.p_value < 0.003
-        assert find_tester("gdp_baseline").holds is False
+        assert find_tester("gdp_baseline").valid_at_stated_level is False
 
     def test_undetected_looks_at_the_largest_size(self) -> None:
         rows = [

@@ -20,7 +20,7 @@ from dvrenyi_plugin.critics import (
     DvRenyiEstimatorConfig,
     donsker_varadhan_value,
 )
-from dvrenyi_plugin.critics.networks import SkipMlp, Standardiser
+from dvrenyi_plugin.critics.networks import SkipMlp, standardised_features
 from dvrenyi_plugin.critics.neural_objective import DonskerVaradhanLoss, log_mean_exp
 from dvrenyi_plugin.privacy.divergences import renyi_discrete
 
@@ -113,7 +113,7 @@ def test_standardiser_survives_outliers_constants_and_huge_values():
         ],
         axis=1,
     )
-    features = Standardiser(columns)(columns).numpy()
+    features = standardised_features(columns)(columns).numpy()
     assert np.all(np.isfinite(features))
     assert np.abs(features).max() <= 20.0
     assert features[:999, 0].std() == pytest.approx(1.0, rel=0.1)
@@ -130,8 +130,9 @@ def test_skip_network_starts_as_the_zero_function():
 def test_accuracy_on_gaussians(alpha, mu):
     """D up to 2.5, 500 samples a side: the mean over 3 seeds, on the laws themselves, within 25%.
 
-    benchmarks/dv_estimator.py measures 20 seeds and every cell; there the standard deviation over seeds of
-    this value is below 10% of D, so that 3 seeds fail by chance well below once in a thousand runs.
+    benchmarks/dv_estimator.py measures 20 seeds and every cell; there the standard deviation over
+    seeds of this value is below 10% of D, so that 3 seeds fail by chance well below once in a
+    thousand runs.
     """
     divergence = alpha * mu**2 / 2.0
     values = []
@@ -155,7 +156,8 @@ def test_large_divergence_and_order_stay_finite():
 
 
 def test_literal_algorithm_is_unbounded_and_unstable():
-    """N(sqrt 10, 1) at alpha 2: D is 10, and the literal algorithm reads far more off its samples."""
+    """N(sqrt 10, 1) at alpha 2: D is 10, and the literal algorithm reads far more off its
+    samples."""
     config = DvRenyiEstimatorConfig(
         alpha=2.0, bounded=False, epochs=300, learning_rate=1e-3, hidden_sizes=(30, 30)
     )

@@ -1,4 +1,5 @@
-"""`bounded=False` is the source's algorithm 1 as printed: held against it, written out once more in numpy."""
+"""`bounded=False` is the source's algorithm 1 as printed: held against it, written out once more in
+numpy."""
 
 import dataclasses
 
@@ -20,14 +21,16 @@ def samples():
 
 
 def printed_algorithm(q, p, past_weight):
-    """Plain ascent from averages of 0 for the critic T(x) = w x + b, w = b = 0 at first: its (w, b)."""
+    """Plain ascent from averages of 0 for the critic T(x) = w x + b, w = b = 0 at first: its (w,
+    b)."""
     w, b, average_q, average_p = 0.1, 0.0, 0.0, 0.0
     for _ in range(EPOCHS):
         terms_q = np.exp((ALPHA - 1.0) * (w * q + b))
         terms_p = np.exp(ALPHA * (w * p + b))
         average_q = past_weight * average_q + (1.0 - past_weight) * terms_q.mean()
         average_p = past_weight * average_p + (1.0 - past_weight) * terms_p.mean()
-        # Of R = log E_Q[e^((alpha - 1) T)] / (alpha - 1) - log E_P[e^(alpha T)] / alpha, averages below.
+        # Of R = log E_Q[e^((alpha - 1) T)] / (alpha - 1) - log E_P[e^(alpha T)] / alpha, averages
+        # below.
         slope = (terms_q * q).mean() / average_q - (terms_p * p).mean() / average_p
         shift = terms_q.mean() / average_q - terms_p.mean() / average_p
         w, b = w + STEP * slope, b + STEP * shift

@@ -315,6 +315,7 @@ def test_f2_folders_of_other_machines_and_foreign_files_are_left_alone(tmp_path:
 LOST = """
 import sys, threading, time
 from dvrenyi_plugin.binaries import _command
+from dvrenyi_plugin.binaries._flags import ProgramFlags
 from dvrenyi_plugin.execution.backends import run_tasks
 import blocks
 def body(values):

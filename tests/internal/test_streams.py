@@ -24,7 +24,7 @@ _TESTERS = {
         SequentialRenyiPropertyTesterConfig(_CLAIM, seed=_SEED)
     ),
     "sequential, network": lambda: SequentialRenyiPropertyTester(
-        SequentialRenyiPropertyTesterConfig(_CLAIM, critic="network", seed=_SEED)
+        SequentialRenyiPropertyTesterConfig(_CLAIM, log_ratio="network", seed=_SEED)
     ),
     "dv": lambda: DvRenyiPropertyTester(DvRenyiPropertyTesterConfig(_CLAIM, seed=_SEED)),
     "threshold": lambda: ThresholdAttackTester(ThresholdAttackTesterConfig(_CLAIM, seed=_SEED)),

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from dvrenyi_plugin.privacy import conversions
 from dvrenyi_plugin.privacy.conversions import (
-    DEFAULT_ORDERS,
+    ACCOUNTING_ORDERS,
     dp_sgd_epsilon,
     dp_sgd_mu,
     dp_sgd_noise_multiplier,
@@ -101,13 +101,13 @@ class TestRenyiConversions:
 
     def test_gaussian_curve_gives_at_least_the_exact_epsilon(self):
         for mu in (0.5, 1.0, 2.0):
-            curve = [renyi_gaussian_dp(order, mu) for order in DEFAULT_ORDERS]
-            converted = renyi_to_approximate_dp_epsilon(DEFAULT_ORDERS, curve, 1e-5)
+            curve = [renyi_gaussian_dp(order, mu) for order in ACCOUNTING_ORDERS]
+            converted = renyi_to_approximate_dp_epsilon(ACCOUNTING_ORDERS, curve, 1e-5)
             exact = gaussian_dp_epsilon(mu, 1e-5)
             assert exact <= converted < 1.15 * exact
             classical = min(
                 value + math.log(1e5) / (order - 1.0)
-                for order, value in zip(DEFAULT_ORDERS, curve, strict=True)
+                for order, value in zip(ACCOUNTING_ORDERS, curve, strict=True)
             )
             assert converted < classical
 
@@ -249,7 +249,7 @@ class TestDpSgd:
     def test_sampled_agrees_with_the_accounting_library(self):
         from dp_accounting import dp_event
 
-        orders = [order for order in DEFAULT_ORDERS if 2.0 <= order <= 64.0]
+        orders = [order for order in ACCOUNTING_ORDERS if 2.0 <= order <= 64.0]
         accountant = rdp_privacy_accountant.RdpAccountant(orders)
         step = dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.2))
         accountant.compose(step, 500)

@@ -1,4 +1,5 @@
-"""Laws, moments and calibrations at extreme parameters, against closed forms and exact arithmetic."""
+"""Laws, moments and calibrations at extreme parameters, against closed forms and exact
+arithmetic."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def test_e3_noisy_max_with_laplace_noise_is_exact_at_large_gaps():
         law = mechanism.winner_law(votes(count))
         assert law[1] == pytest.approx(-gap + math.log(0.5 + gap / 4.0), rel=1e-14)
         laws.append(law)
-    # Two points whose losing masses are p and q: here the divergence is q-ratio^alpha p, far below rounding of 1.
+    # Two points whose losing masses are p and q: here the divergence is q-ratio^alpha p, far below
+    # rounding of 1.
     divergence = mechanism.exact_renyi_divergence(votes(148), votes(149), 2.0)
     expected = math.exp(2.0 * laws[0][1] - laws[1][1])
     assert 0.9 * expected < divergence < 1.1 * expected

@@ -1,4 +1,4 @@
-"""Results as plain values: what JSON has no word for becomes null, or text that can be read back."""
+"""Results as plain values: what JSON has no word for becomes null, or text to be read back."""
 
 import dataclasses
 import json

@@ -29,7 +29,7 @@ from dvrenyi_plugin.reports.model import (
 from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath, SequentialOutcome
 from dvrenyi_plugin.reports.text import Table
-from dvrenyi_plugin.testers.bound_result import BoundResult
+from dvrenyi_plugin.testers.base import BoundResult
 
 STORED = pathlib.Path(__file__).parent
 HOSTILE = "# <script>alert(1)</script>|`x`\x1b[31m\u202e\n# [a](javascript:b) <img src=//c>"
@@ -43,7 +43,7 @@ def bound(lower, estimate, alpha=2.0, threshold=0.5, failure_probability=0.0125,
     return BoundResult(
         lower_bound=lower,
         point_estimate=estimate,
-        threshold=threshold,
+        claimed_limit=threshold,
         refuted=lower > threshold,
         failure_probability=failure_probability,
         method="made up",

@@ -1,4 +1,5 @@
-"""The neural Donsker-Varadhan tester: valid on true claims, not vacuous on false ones, firm at the door."""
+"""The neural Donsker-Varadhan tester: valid on true claims, not vacuous on false ones, firm at the
+door."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_result_keeps_what_decided_it(result_at_5000):
     assert result_at_5000.num_fit == (2000, 2000)
     assert result_at_5000.num_certify == (3000, 3000)
     assert result_at_5000.alpha == 2.0
-    assert result_at_5000.threshold == 0.55
+    assert result_at_5000.claimed_limit == 0.55
     assert result_at_5000.failure_probability == 0.05
     assert "eprocess" in result_at_5000.method
     low, high = result_at_5000.critic_range
@@ -82,7 +83,7 @@ def test_result_keeps_what_decided_it(result_at_5000):
 
 
 def test_betting_certificate_is_a_function_of_its_two_means():
-    result = make_tester(certificate="betting").audit(*gaussians(3, 1.5, 500), 0.05)
+    result = make_tester(bound_method="betting").audit(*gaussians(3, 1.5, 500), 0.05)
     details = result.details
     assert details["failure_probability_of_each_mean"] == 0.025
     assert 0.5 < result.lower_bound < 2.25
@@ -92,13 +93,14 @@ def test_betting_certificate_is_a_function_of_its_two_means():
     )
 
 
-@pytest.mark.parametrize("certificate", ["betting", "eprocess"])
+@pytest.mark.parametrize("bound_method", ["betting", "eprocess"])
 @pytest.mark.parametrize("mu", [0.0, 1.5])
-def test_true_claims_are_seldom_refuted(mu, certificate):
-    """20 pairs exactly at the claim, failure probability 0.2; false-alarm rate of this test below 1e-3."""
+def test_true_claims_are_seldom_refuted(mu, bound_method):
+    """20 pairs exactly at the claim, failure probability 0.2; false-alarm rate of this test below
+    1e-3."""
     claim = PrivacyProperty(renyi_dp=RenyiDp(2.0, mu**2))
     refuted = [
-        make_tester(claim, seed=seed, certificate=certificate)
+        make_tester(claim, seed=seed, bound_method=bound_method)
         .audit(*gaussians(seed, mu, 120), 0.2)
         .refuted
         for seed in range(20)
@@ -202,7 +204,7 @@ def test_pure_dp_threshold_is_that_of_randomised_response():
 )
 def test_thresholds_of_claims_at_the_order_of_the_config(claim, threshold):
     unit = make_tester(claim, alpha=1.5)
-    assert unit.audit(*gaussians(0, 0.0, 20), 0.05).threshold == pytest.approx(threshold)
+    assert unit.audit(*gaussians(0, 0.0, 20), 0.05).claimed_limit == pytest.approx(threshold)
     assert unit.reject_property(threshold + 1e-6)
     assert not unit.reject_property(threshold)
 
@@ -314,7 +316,7 @@ def test_bad_failure_probability_is_named(failure_probability):
         ("seed", -1),
         ("fit_fraction", 0.0),
         ("fit_fraction", 1.0),
-        ("certificate", "hope"),
+        ("bound_method", "hope"),
         ("training_config", object()),
         ("privacy_property", object()),
     ],

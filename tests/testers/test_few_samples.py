@@ -8,7 +8,8 @@ import pytest
 
 from dvrenyi_plugin.binaries import audit_dpsgd, audit_shk
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
-from dvrenyi_plugin.bounds.information_limit import closest_null, discrete_pair, largest_rate
+from dvrenyi_plugin.bounds.grid_pairs import discrete_pair
+from dvrenyi_plugin.bounds.information_limit import closest_null, largest_rate
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, PureDp, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,
@@ -36,7 +37,8 @@ def audit_far_apart(tester, count, failure_probability=0.025):
 
 @pytest.mark.parametrize("name", TESTERS)
 def test_messages_the_fewest_samples_are_just_enough(name):
-    """Laws that share no point, which is the most a claim can be broken: one sample fewer never refutes."""
+    """Laws that share no point, which is the most a claim can be broken: one sample fewer never
+    refutes."""
     tester = TESTERS[name](CLAIM)
     few = audit_far_apart(tester, 12)
     assert not few.refuted
@@ -46,7 +48,8 @@ def test_messages_the_fewest_samples_are_just_enough(name):
     assert (below.refuted, below.fewest_samples) == (False, fewest)
     enough = audit_far_apart(tester, int(fewest))
     assert enough.fewest_samples is None
-    # Bets and thresholds are learned: a few samples more than at the very best are needed, not many.
+    # Bets and thresholds are learned: a few samples more than at the very best are needed, not
+    # many.
     assert audit_far_apart(tester, 2 * int(fewest)).refuted
 
 
@@ -83,7 +86,11 @@ def test_messages_reports_say_how_many_models_it_takes(tmp_path, capsys):
         out = tmp_path / name
         assert audit_dpsgd.main(["x", *flags, *more, f"--output_dir={out}"]) == 0
         least = {"fixed": 19, "batches": STREAM_WARM_UP + 9}[name]
-        note = f"12 models per dataset are too few: whatever the mechanism does, they cannot refute this claim. At the failure probability 0.025 of each bound it takes at least {least}."
+        note = (
+            "12 models per dataset are too few: whatever the mechanism does, they cannot refute this"
+            " claim. At the failure probability 0.025 of each bound it takes at least"
+            f" {least}."
+        )
         assert note in (out / "report.md").read_text()
         assert note in json.loads((out / "report.json").read_text())["notes"]
         assert note in capsys.readouterr().out

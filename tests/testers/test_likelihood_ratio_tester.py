@@ -46,7 +46,7 @@ def test_bounds_are_the_theorems_at_samples2():
     markov = build().audit(first, second, 0.05)
     assert markov.lower_bound == markov_lower_bound(1.25, logs, 0.05)
     assert "upper_bound" not in markov.details
-    bounded = build(certificate="bounded", largest_log_ratio=1.0).audit(first, second, 0.05)
+    bounded = build(bound_method="bounded", largest_log_ratio=1.0).audit(first, second, 0.05)
     assert bounded.lower_bound == bounded_loss_lower_bound(1.25, logs, 1.0, 0.05)
     assert bounded.point_estimate == markov.point_estimate
     assert bounded.num_certify == (0, 1000)
@@ -67,7 +67,7 @@ def test_interval_closes_in_on_the_truth_in_the_right_direction():
         tester = build(
             PrivacyProperty(renyi_dp=RenyiDp(3.0, 1.0)),
             log_ratio,
-            certificate="bounded",
+            bound_method="bounded",
             largest_log_ratio=math.log(2.0),
             absolutely_continuous=True,
         )
@@ -79,14 +79,14 @@ def test_interval_closes_in_on_the_truth_in_the_right_direction():
     assert abs(values[p] - values[q]) > 0.01  # the two directions differ and are told apart
 
 
-@pytest.mark.parametrize("certificate", ["markov", "bounded"])
+@pytest.mark.parametrize("bound_method", ["markov", "bounded"])
 @pytest.mark.parametrize("beta", [0.05, 0.2])
-def test_coverage_at_the_claim(certificate, beta):
+def test_coverage_at_the_claim(bound_method, beta):
     repeats, alpha = 1000, 2.0
     truth = renyi_laplace(alpha, 1.0, 0.0)
     tester = build(
         PrivacyProperty(renyi_dp=RenyiDp(alpha, truth)),
-        certificate=certificate,
+        bound_method=bound_method,
         largest_log_ratio=1.0,
         absolutely_continuous=True,
     )
@@ -103,7 +103,7 @@ def test_coverage_at_the_claim(certificate, beta):
 
 def test_refutes_a_false_claim():
     tester = build(
-        PrivacyProperty(renyi_dp=RenyiDp(1.25, 0.1)), certificate="bounded", largest_log_ratio=1.0
+        PrivacyProperty(renyi_dp=RenyiDp(1.25, 0.1)), bound_method="bounded", largest_log_ratio=1.0
     )
     result = tester.audit(*laplace_pair(2, 20_000), 0.05)
     assert result.refuted
@@ -125,14 +125,14 @@ def test_refutes_a_false_claim():
 def test_claims_without_an_order_use_two(claim, alpha, threshold):
     result = build(claim).audit(*laplace_pair(0, 10), 0.05)
     assert result.alpha == alpha
-    assert result.threshold == pytest.approx(threshold, rel=1e-5)
+    assert result.claimed_limit == pytest.approx(threshold, rel=1e-5)
 
 
 def test_order_can_be_set_for_claims_without_one():
     result = build(PrivacyProperty(pure_dp=PureDp(1.0)), alpha=5.0).audit(
         *laplace_pair(0, 10), 0.05
     )
-    assert (result.alpha, result.threshold) == (5.0, renyi_pure_dp(5.0, 1.0))
+    assert (result.alpha, result.claimed_limit) == (5.0, renyi_pure_dp(5.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_order_can_be_set_for_claims_without_one():
     [
         ({"claim": PrivacyProperty(approximate_dp=ApproximateDp(1.0, 1e-5))}, "no Rényi bound"),
         ({"log_ratio": 3.0}, "log_ratio must be callable"),
-        ({"certificate": "chernoff"}, "certificate"),
-        ({"certificate": "bounded"}, "largest_log_ratio"),
+        ({"bound_method": "chernoff"}, "bound_method"),
+        ({"bound_method": "bounded"}, "largest_log_ratio"),
         ({"largest_log_ratio": -1.0}, "largest_log_ratio"),
         ({"alpha": 2.0}, "alpha"),
         ({"alpha": 1.0}, "alpha"),
@@ -168,7 +168,7 @@ def test_bad_log_ratio_values(log_ratio, message):
 
 
 def test_assumption_broken_by_the_data_is_an_error():
-    tester = build(certificate="bounded", largest_log_ratio=0.5)
+    tester = build(bound_method="bounded", largest_log_ratio=0.5)
     with pytest.raises(ValueError, match="bounded-loss assumption"):
         tester.audit(*laplace_pair(0, 100), 0.05)
 
@@ -191,10 +191,10 @@ def test_no_mass_under_law_one_certifies_nothing():
     assert result.point_estimate == 0.0
 
 
-@pytest.mark.parametrize("certificate", ["markov", "bounded"])
-def test_either_order_keeps_the_weaker_bound_of_the_two_signs(certificate):
+@pytest.mark.parametrize("bound_method", ["markov", "bounded"])
+def test_either_order_keeps_the_weaker_bound_of_the_two_signs(bound_method):
     settings = {
-        "certificate": certificate,
+        "bound_method": bound_method,
         "largest_log_ratio": 1.0,
         "absolutely_continuous": True,
     }
@@ -211,7 +211,8 @@ def test_either_order_keeps_the_weaker_bound_of_the_two_signs(certificate):
 
 
 def test_either_order_is_right_where_one_sign_is_wrong():
-    # A mechanism at its claim whose two directions differ: the wrong sign refutes it, either order does not.
+    # A mechanism at its claim whose two directions differ: the wrong sign refutes it, either order
+    # does not.
     p, q, n = 0.6, 0.3, 20_000
     logs = np.log([(1 - p) / (1 - q), p / q])
     rng = np.random.default_rng(0)
@@ -220,7 +221,7 @@ def test_either_order_is_right_where_one_sign_is_wrong():
     claim = PrivacyProperty(renyi_dp=RenyiDp(1.25, truth))
     settings = {
         "log_ratio": lambda s: logs[s[:, 0].astype(int)],
-        "certificate": "bounded",
+        "bound_method": "bounded",
         "largest_log_ratio": float(np.abs(logs).max()),
     }
     assert build(claim, **settings).audit(law2, law1, 0.05).refuted

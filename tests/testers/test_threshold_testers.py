@@ -1,4 +1,5 @@
-"""The 0/1 attack tester and the Gaussian-DP baseline: rules, counts, bounds, and how often they are wrong."""
+"""The 0/1 attack tester and the Gaussian-DP baseline: rules, counts, bounds, and how often they are
+wrong."""
 
 import dataclasses
 import math
@@ -25,7 +26,6 @@ from dvrenyi_plugin.testers.threshold_attack_tester import (
 from dvrenyi_plugin.testers.threshold_rules import (
     count_at_every_threshold,
     fit_linear_score,
-    split_samples,
 )
 
 RENYI = PrivacyProperty(renyi_dp=RenyiDp(2.0, 1.0))
@@ -68,17 +68,6 @@ class TestRules:
         counts = count_at_every_threshold(scores1, np.arange(100.0) - 50.0)
         assert counts.thresholds.size == 151
 
-    def test_split_is_a_seeded_partition(self):
-        samples = np.arange(10.0)[:, np.newaxis]
-        stream = np.random.SeedSequence(3)
-        fit, certify = split_samples(samples, 0.3, stream)
-        again, _ = split_samples(samples, 0.3, np.random.SeedSequence(3))
-        assert (fit == again).all()
-        assert len(fit) == 3
-        assert sorted(np.concatenate([fit, certify])[:, 0]) == samples[:, 0].tolist()
-        fit, certify = split_samples(samples[:2], 0.01, np.random.SeedSequence(3))
-        assert (len(fit), len(certify)) == (1, 1)
-
     def test_linear_score_finds_the_direction(self):
         rng = np.random.default_rng(0)
         direction = np.array([3.0, -1.0, 0.0, 2.0])
@@ -120,14 +109,14 @@ class TestThresholdAttackResult:
         assert details["epsilon_lower_bound"] == bounds.epsilon_lower_bound(1e-5)
         assert details["pure_dp_epsilon_lower_bound"] == bounds.epsilon_lower_bound(0.0)
         assert result.lower_bound < result.point_estimate
-        assert (result.alpha, result.threshold, result.failure_probability) == (2.0, 1.0, 0.05)
+        assert (result.alpha, result.claimed_limit, result.failure_probability) == (2.0, 1.0, 0.05)
 
     def test_threshold_and_sign_can_be_applied_by_hand(self):
         first, second = gaussian_pair(1, -2.0)  # law 1 is the lower one
         details = attack().audit(first, second, 0.05).details
         assert details["sign"] == -1
-        flagged1 = np.mean(-first >= details["threshold"])
-        flagged2 = np.mean(-second >= details["threshold"])
+        flagged1 = np.mean(-first >= details["score_threshold"])
+        flagged2 = np.mean(-second >= details["score_threshold"])
         assert flagged1 == pytest.approx(details["true_positive_rate"], abs=0.03)
         assert flagged2 == pytest.approx(details["false_positive_rate"], abs=0.03)
 
@@ -147,7 +136,7 @@ class TestThresholdAttackResult:
         assert result.lower_bound == scale(result.details)
         assert result.refuted
         assert tester.reject_property(result.lower_bound)
-        assert not tester.reject_property(result.threshold)
+        assert not tester.reject_property(result.claimed_limit)
         assert type(tester.estimate_lower_bound(*gaussian_pair(2, 3.0), 0.05)) is float
         assert tester.privacy_property is CLAIMS[name]
         # Equal laws refute none of them.
@@ -185,7 +174,7 @@ class TestThresholdAttackResult:
         rng = np.random.default_rng(0)
         first, second = rng.integers(0, 3, 600), rng.integers(0, 2, 600)
         result = attack().audit(first, second, 0.05)
-        assert result.details["threshold"] in (0.0, 1.0, 2.0, -0.0, -1.0, -2.0)
+        assert result.details["score_threshold"] in (0.0, 1.0, 2.0, -0.0, -1.0, -2.0)
         assert result.details["candidate_thresholds"] == 6
         assert result.lower_bound > 0.5  # the value 2 never happens under law 2
 
@@ -274,7 +263,8 @@ def test_configs_are_frozen(config):
 class TestThresholdAttackCoverage:
     @pytest.mark.parametrize("mu", [0.0, 1.0])
     def test_gaussians_at_the_claim_all_scales_at_once(self, mu):
-        # Every bound is read off one rectangle: the event "any of them is wrong" must keep the level.
+        # Every bound is read off one rectangle: the event "any of them is wrong" must keep the
+        # level.
         repeats, beta = 1000, 0.2
         claim = PrivacyProperty(renyi_dp=RenyiDp(2.0, mu * mu))
         tester = attack(claim, delta=0.01)
@@ -401,7 +391,8 @@ class TestGdpBaseline:
         assert alarms[2] <= most_errors(repeats, beta)
 
     def test_gaussian_assumption_is_needed(self):
-        # Randomised response at epsilon = 2: D_8 is below 2, the Gaussian reading of the same attack is not.
+        # Randomised response at epsilon = 2: D_8 is below 2, the Gaussian reading of the same
+        # attack is not.
         rng = np.random.default_rng(15)
         p = math.exp(2.0) / (1.0 + math.exp(2.0))
         pair = rng.binomial(1, p, 5000), rng.binomial(1, 1.0 - p, 5000)

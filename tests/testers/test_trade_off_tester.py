@@ -1,4 +1,5 @@
-"""TradeOffPropertyTester: every kind of claim, bounds on the claim's own scale, and what it must refuse."""
+"""TradeOffPropertyTester: every kind of claim, bounds on the claim's own scale, and what it must
+refuse."""
 
 import math
 
@@ -43,7 +44,7 @@ def test_false_claims_are_refuted_and_true_ones_kept(claim):
     kept = tester.audit(*shifted(0.3, 300), 0.05)
     assert broken.refuted and tester.reject_property(broken.lower_bound)
     assert not kept.refuted and not tester.reject_property(kept.lower_bound)
-    assert broken.threshold == claim_level(claim)
+    assert broken.claimed_limit == claim_level(claim)
     assert broken.details["log_e_value_of_claim"] >= math.log(20.0)
     assert broken.details["family"] and broken.details["parameter"] in ("mu", "epsilon", "rho")
     assert broken.details["one_order_tests_both"] and broken.alpha is None
@@ -63,7 +64,8 @@ def test_bounds_are_on_the_scale_of_the_claim():
 
 
 def test_a_wider_claim_has_the_bound_of_a_narrow_one():
-    """The claim only adds a null of its own: where it lies in between, the bound is the family's."""
+    """The claim only adds a null of its own: where it lies in between, the bound is the
+    family's."""
     laws = shifted(2.0, 400)
     bounds = [new_tester(GaussianDp(mu)).estimate_lower_bound(*laws, 0.05) for mu in (0.5, 8.0)]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.02)
@@ -99,7 +101,7 @@ def test_vectors_and_the_network():
     q, p = rng.normal(0.0, 1.0, (2, 300, 3))
     bound = new_tester(GaussianDp(1.0)).estimate_lower_bound(q + np.array([2.0, 0.0, 0.0]), p, 0.05)
     assert 1.0 < bound < 2.0
-    by_network = new_tester(GaussianDp(1.0), critic="network")
+    by_network = new_tester(GaussianDp(1.0), log_ratio="network")
     assert by_network.audit(q[:60], p[:60], 0.05).lower_bound < 1.0
 
 
@@ -113,7 +115,7 @@ def test_zero_claims_are_refuted_by_any_difference():
     [
         (GaussianDp(1e3), {}, "mu must be"),
         (PureDp(1e4), {}, "epsilon must be"),
-        (GaussianDp(1.0), {"critic": "best"}, "critic must be"),
+        (GaussianDp(1.0), {"log_ratio": "best"}, "log_ratio must be"),
         (GaussianDp(1.0), {"warm_up": 1}, "warm_up must be"),
         (GaussianDp(1.0), {"seed": -1}, "seed must be"),
     ],

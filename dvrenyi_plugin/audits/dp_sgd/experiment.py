@@ -31,6 +31,7 @@ from dvrenyi_plugin.execution.kept_arrays import KeptArrays
 from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
 from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim
+from dvrenyi_plugin.testers.registry import make
 
 # engine -> the mechanism in dvrenyi_plugin.mechanisms, whose config has the name with Config at its end
 _ENGINES = {
@@ -38,8 +39,6 @@ _ENGINES = {
     "opacus": "OpacusDpSgdMechanism",
     "tf_privacy": "TfPrivacyDpSgdMechanism",
 }
-# tester -> the tester in dvrenyi_plugin.testers
-_TESTERS = {"sequential": "SequentialRenyiPropertyTester", "dv": "DvRenyiPropertyTester"}
 # what the auditor sees -> what the mechanism is told to observe: the report needs the loss first
 _OBSERVED = {"loss": "loss", "logits": "loss_and_logits", "white_box": "white_box"}
 # what the reader of a report must know about each
@@ -220,9 +219,9 @@ def _mechanism(
     num_classes: int,
     seeds: ExperimentSeeds,
 ) -> DpSgdMechanism:
-    mechanism: DpSgdMechanism = _build(
-        "mechanisms",
-        _ENGINES[config.engine],
+    # Only the libraries of this engine are imported.
+    mechanisms, name = importlib.import_module("dvrenyi_plugin.mechanisms"), _ENGINES[config.engine]
+    settings = getattr(mechanisms, f"{name}Config")(
         model=config.model,
         initial_weights=weights,
         canary=(canary.features, canary.label),
@@ -238,6 +237,7 @@ def _mechanism(
         seed=seeds.mechanism,
         **({"device": config.device} if config.engine == "ensemble" else {}),
     )
+    mechanism: DpSgdMechanism = getattr(mechanisms, name)(settings)
     return mechanism
 
 
@@ -251,20 +251,8 @@ def _tester(
             "ema_rate": config.ema_rate,
             "num_critics": config.num_critics,
         }
-    tester: BoundTester = _build(
-        "testers",
-        _TESTERS[config.tester],
-        privacy_property=privacy_property,
-        seed=seeds.tester,
-        **critic,
-    )
+    tester: BoundTester = make(config.tester, privacy_property, seeds.tester, **critic)
     return tester
-
-
-def _build(room: str, name: str, **settings: Any) -> Any:
-    """Returns a mechanism or tester with these settings; only the libraries that it uses are imported."""
-    module = importlib.import_module(f"dvrenyi_plugin.{room}")
-    return getattr(module, name)(getattr(module, f"{name}Config")(**settings))
 
 
 def _settings(

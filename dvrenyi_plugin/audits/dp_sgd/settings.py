@@ -151,7 +151,7 @@ class ModelTrainingConfig(CheckedSettings):
       models_per_task: most models that a worker trains before it reports back, >= 1.
       backend: "loky" (processes), "threading", "serial", or a cluster: "dask" or "ray".
       scheduler: address of a running Dask or Ray cluster; unset: one is started on this machine.
-      columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all.
+      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all.
         None: all.
       show_progress: draw a progress bar on standard error.
     """
@@ -160,7 +160,7 @@ class ModelTrainingConfig(CheckedSettings):
     models_per_task: Count = 10
     backend: str = "loky"
     scheduler: str | None = None
-    columns: Count | None = None
+    num_observed_columns: Count | None = None
     show_progress: Switch = False
 
     def __post_init__(self) -> None:

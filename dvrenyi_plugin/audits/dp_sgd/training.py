@@ -155,11 +155,13 @@ def train_both_worlds(
             if len(rows[world]) >= next_look[world]:
                 # A look each time they have doubled: a fault is found long before the last model.
                 next_look[world] = 2 * len(rows[world])
-                seen = np.stack(list(rows[world].values()))[:, : config.columns]
+                seen = np.stack(list(rows[world].values()))[:, : config.num_observed_columns]
                 _check_world(mechanism, world, finite_observations(seen))
     # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere else.
     without, with_canary = (
-        finite_observations(np.stack([rows[world][index][: config.columns] for index in indices]))
+        finite_observations(
+            np.stack([rows[world][index][: config.num_observed_columns] for index in indices])
+        )
         for world in WORLDS
     )
     observations = Observations(without, with_canary)

@@ -1,4 +1,4 @@
-"""Pictures of a sampler's flow: densities, log ratio under its envelopes, distance to the target."""
+"""Pictures of a sampler's flow: densities, log ratio and its envelopes, distance to the target."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ def _first_column(samples):
 TESTERS = (
     SequentialRenyiPropertyTester(SequentialRenyiPropertyTesterConfig(CLAIM, warm_up=4)),
     DvRenyiPropertyTester(
-        DvRenyiPropertyTesterConfig(CLAIM, TrainingConfig(training_epochs=1), certificate="betting")
+        DvRenyiPropertyTesterConfig(
+            CLAIM, TrainingConfig(training_epochs=1), bound_method="betting"
+        )
     ),
     ThresholdAttackTester(ThresholdAttackTesterConfig(CLAIM)),
     GdpBaselineTester(GdpBaselineTesterConfig(CLAIM)),

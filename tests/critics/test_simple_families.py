@@ -1,4 +1,5 @@
-"""Estimators of the log density ratio: calibrated on known pairs, chosen by the data, unmoved by outliers."""
+"""Estimators of the log density ratio: calibrated on known pairs, chosen by the data, unmoved by
+outliers."""
 
 import math
 
@@ -13,7 +14,7 @@ from dvrenyi_plugin.critics.simple_families import (
     PolynomialLogRatio,
     SplineLogRatio,
     fit_log_ratio,
-    label_points,
+    pool_samples,
 )
 
 MANY = 20_000
@@ -35,7 +36,7 @@ def root_mean_square(errors):
 @pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
 def test_every_scalar_family_learns_a_gaussian_shift(family):
     q, p = gaussians(1.0, MANY)
-    log_ratio, parameters = family.fit(label_points(q, p))
+    log_ratio, parameters = family.fit(pool_samples(q, p))
     x = np.linspace(-1.5, 2.5, 81)
     errors = log_ratio(column(x)) - (x - 0.5)
     # Parametric families are within sampling error; step functions within half a step.
@@ -47,7 +48,7 @@ def test_every_scalar_family_learns_a_gaussian_shift(family):
 @pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
 def test_every_scalar_family_is_calibrated(family):
     """Both means of the ratio are 1: E_P[e^l] = E_Q[e^-l] = 1, on fresh samples."""
-    log_ratio, _ = family.fit(label_points(*gaussians(1.0, MANY)))
+    log_ratio, _ = family.fit(pool_samples(*gaussians(1.0, MANY)))
     q, p = gaussians(1.0, MANY, seed=1)
     # Standard errors are near 0.01; e^l is cut where a fit has to extrapolate.
     assert np.exp(log_ratio(p)).mean() == pytest.approx(1.0, abs=0.06)
@@ -57,7 +58,7 @@ def test_every_scalar_family_is_calibrated(family):
 @pytest.mark.parametrize("family", SCALAR_FAMILIES, ids=lambda family: family.name)
 def test_unequal_counts_do_not_shift_the_ratio(family):
     q, p = gaussians(0.0, MANY)
-    log_ratio, _ = family.fit(label_points(q, p[: MANY // 10]))
+    log_ratio, _ = family.fit(pool_samples(q, p[: MANY // 10]))
     values = log_ratio(column(np.linspace(-1.5, 1.5, 31)))
     # The counts differ by a factor 10, log 10 = 2.3; equal laws have ratio 0.
     # A cell of the finer histogram holds some 8 samples of P.
@@ -69,7 +70,7 @@ def test_unequal_counts_do_not_shift_the_ratio(family):
 def test_degree_two_learns_a_change_of_scale():
     rng = np.random.default_rng(2)
     q, p = column(rng.normal(0.0, 2.0, MANY)), column(rng.normal(0.0, 1.0, MANY))
-    log_ratio, _ = PolynomialLogRatio(2).fit(label_points(q, p))
+    log_ratio, _ = PolynomialLogRatio(2).fit(pool_samples(q, p))
     x = np.linspace(-2.5, 2.5, 51)
     truth = -math.log(2.0) + x**2 * (0.5 - 0.125)
     assert root_mean_square(log_ratio(column(x)) - truth) < 0.08
@@ -78,7 +79,7 @@ def test_degree_two_learns_a_change_of_scale():
 def test_the_spline_follows_a_laplace_ratio_that_polynomials_miss():
     rng = np.random.default_rng(3)
     q, p = column(rng.laplace(1.0, 1.0, MANY)), column(rng.laplace(0.0, 1.0, MANY))
-    data = label_points(q, p)
+    data = pool_samples(q, p)
     x = np.linspace(-2.0, 3.0, 101)
     truth = np.abs(x) - np.abs(x - 1.0)
     errors = {
@@ -92,7 +93,7 @@ def test_the_spline_follows_a_laplace_ratio_that_polynomials_miss():
 
 def test_the_monotone_family_finds_the_direction():
     q, p = gaussians(-1.0, 2_000)
-    log_ratio, _ = MonotoneLogRatio().fit(label_points(q, p))
+    log_ratio, _ = MonotoneLogRatio().fit(pool_samples(q, p))
     values = log_ratio(column(np.linspace(-3.0, 3.0, 61)))
     assert np.all(np.diff(values) <= 0.0)
     assert values[0] > 1.0
@@ -102,7 +103,7 @@ def test_the_monotone_family_finds_the_direction():
 def test_histograms_take_discrete_values_apart():
     counts_q, counts_p = np.array([60, 30, 10, 0]), np.array([10, 30, 50, 10])
     q, p = column(np.repeat(np.arange(4), counts_q)), column(np.repeat(np.arange(4), counts_p))
-    log_ratio, parameters = HistogramLogRatio().fit(label_points(q, p))
+    log_ratio, parameters = HistogramLogRatio().fit(pool_samples(q, p))
     assert parameters == 4.0
     values = log_ratio(column(np.arange(4)))
     np.testing.assert_allclose(values, np.log((counts_q + 0.5) / (counts_p + 0.5)), rtol=1e-9)
@@ -170,7 +171,7 @@ def test_vector_families_learn_a_correlation():
 
 def test_pooling_many_points_changes_little():
     q, p = gaussians(1.0, 50_000)
-    data = label_points(q, p)
+    data = pool_samples(q, p)
     assert len(data.points) <= 1_024
     assert data.weights_q.sum() == data.weights_p.sum() == 50_000
     x = column(np.linspace(-1.0, 2.0, 31))
@@ -179,7 +180,7 @@ def test_pooling_many_points_changes_little():
 
 
 def test_ties_are_counted_not_dropped():
-    data = label_points(column([1.0, 1.0, 2.0]), column([2.0, 2.0, 3.0, 3.0]))
+    data = pool_samples(column([1.0, 1.0, 2.0]), column([2.0, 2.0, 3.0, 3.0]))
     np.testing.assert_array_equal(data.points[:, 0], [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(data.weights_q, [2.0, 1.0, 0.0])
     np.testing.assert_array_equal(data.weights_p, [0.0, 2.0, 2.0])
@@ -190,9 +191,9 @@ def test_ties_are_counted_not_dropped():
 def test_one_outlier_moves_nothing(family):
     q, p = gaussians(1.0, 1_000)
     x = column(np.linspace(-1.5, 2.5, 41))
-    clean = family.fit(label_points(q, p))[0](x)
+    clean = family.fit(pool_samples(q, p))[0](x)
     for outlier in (1e6, -1e300):
-        moved = family.fit(label_points(np.concatenate([q, [[outlier]]]), p))[0](x)
+        moved = family.fit(pool_samples(np.concatenate([q, [[outlier]]]), p))[0](x)
         assert np.abs(moved - clean).max() < 0.5
 
 
@@ -208,7 +209,7 @@ def test_one_outlier_moves_nothing(family):
     ],
 )
 def test_degenerate_samples_give_finite_values(family, q, p):
-    log_ratio, parameters = family.fit(label_points(column(q), column(p)))
+    log_ratio, parameters = family.fit(pool_samples(column(q), column(p)))
     values = log_ratio(column([*q, *p, 0.5, -1e300, 1e300]))
     assert np.isfinite(values).all()
     assert math.isfinite(parameters)

@@ -1,4 +1,5 @@
-"""The paper's theorems: formulas by hand, exact coverage on finite laws, and what is not offered."""
+"""The paper's theorems: formulas by hand, exact coverage on finite laws, and what is not
+offered."""
 
 import math
 
@@ -208,7 +209,8 @@ class TestUniformBand:
         assert uniform_band_lower_bound(2.0, radius - 0.3, **BAND) == 0.0
 
     def test_band_covers_a_whole_class_and_certifies_its_best_member(self):
-        # Critics theta z, |theta| <= 1/2, on z in {-1, 0, 1}; the population objective is a finite sum.
+        # Critics theta z, |theta| <= 1/2, on z in {-1, 0, 1}; the population objective is a finite
+        # sum.
         alpha, n = 1.25, 100_000
         values = np.array([-1.0, 0.0, 1.0])
         law_q, law_p = np.array([0.05, 0.15, 0.8]), np.array([0.8, 0.15, 0.05])
@@ -267,7 +269,8 @@ class TestNoApproximateDpFromARenyiBound:
         assert would_refute_below == pytest.approx(12.5, abs=0.02)
         holds_from = gaussian_dp_epsilon(mu, delta)
         assert holds_from == pytest.approx(4.377178, abs=1e-6)
-        # Every epsilon between the two holds, so no attack may refute it, however good: exact rates, all thresholds.
+        # Every epsilon between the two holds, so no attack may refute it, however good: exact
+        # rates, all thresholds.
         thresholds = np.linspace(-8.0, 12.0, 4001)
         refuted = event_probabilities.epsilon_from_rates(
             norm.sf(thresholds - mu), norm.sf(thresholds), delta

@@ -1,7 +1,8 @@
 """Every order that is accepted: the factor's mean under a null is at most 1, in exact arithmetic.
 
-The null pairs have two points and lie exactly at the claim. The log ratios that the tables are made for are those at which the
-factor's r is the pair's own density ratio, where the mean is exactly 1 but for rounding, and random ones.
+The null pairs have two points and lie exactly at the claim. The log ratios that the tables are made
+for are those at which the factor's r is the pair's own density ratio, where the mean is exactly 1
+but for rounding, and random ones.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ SLACK = 1e-12
 def null_at_the_claim(
     alpha: float, epsilon: float, p: float, upper: bool
 ) -> tuple[mpmath.mpf, mpmath.mpf]:
-    """Returns (q, p), masses of the first of two points, with D_alpha(Q || P) = epsilon, on either side of q = p."""
+    """Returns (q, p), masses of the first of two points, with D_alpha(Q || P) = epsilon, on either
+    side of q = p."""
     order, mass, claim = mpmath.mpf(alpha), mpmath.mpf(p), mpmath.mpf(epsilon)
 
     def divergence(q: mpmath.mpf) -> mpmath.mpf:
@@ -36,7 +38,8 @@ def null_at_the_claim(
         top = max(terms)
         return (top + mpmath.log(sum(mpmath.exp(t - top) for t in terms))) / (order - 1)
 
-    # A pair whose other end stays in the null has no solution on that side: the point mass is then the null.
+    # A pair whose other end stays in the null has no solution on that side: the point mass is then
+    # the null.
     near, far = mass, mpmath.mpf(1 if upper else 0)
     if divergence(far) <= claim:
         return far, mass
@@ -106,7 +109,8 @@ def test_e8_mean_of_a_factor_is_at_most_1_at_every_accepted_order(regime: str, p
 
 
 def test_e8_blocks_of_means_keep_the_mean_at_most_1() -> None:
-    # A block's factor is the product of two means of halves, so its mean is that of one pair, whatever its sizes.
+    # A block's factor is the product of two means of halves, so its mean is that of one pair,
+    # whatever its sizes.
     table = np.log(np.array([[0.5, 2.0, 1.5, 0.25]]))
     means = np.exp(_block_means(table, np.arange(4), np.array([0, 3])))
     np.testing.assert_allclose(means, [[4.0 / 3.0, 0.25]], rtol=1e-15)

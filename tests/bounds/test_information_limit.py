@@ -1,4 +1,5 @@
-"""The information limit and the planner: known answers, optimality conditions, and simulated power."""
+"""The information limit and the planner: known answers, optimality conditions, and simulated
+power."""
 
 import itertools
 import math
@@ -11,16 +12,13 @@ from scipy import stats
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
+from dvrenyi_plugin.bounds.grid_pairs import GridPair, discrete_pair, gaussian_pair, laplace_pair
 from dvrenyi_plugin.bounds.growth_factor import best_bets, log_factors
 from dvrenyi_plugin.bounds.information_limit import (
     ClosestNull,
-    GridPair,
     certifiable_epsilon,
     certifiable_fraction,
     closest_null,
-    discrete_pair,
-    gaussian_pair,
-    laplace_pair,
 )
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.privacy.divergences import (
@@ -52,8 +50,9 @@ def test_laplace_grid_carries_the_divergence(shift):
     )
 
 
-# Largest certifiable fractions of D at failure probability 0.05, computed independently (bisection for r at every
-# point, root-finding over lambda) on a grid of epsilons in steps of 0.025 D and rounded down to it.
+# Largest certifiable fractions of D at failure probability 0.05, computed independently (bisection
+# for r at every point, root-finding over lambda) on a grid of epsilons in steps of 0.025 D and
+# rounded down to it.
 @pytest.mark.parametrize(
     ("num_pairs", "alpha", "fractions"),
     [
@@ -116,7 +115,8 @@ def test_no_other_null_pair_is_closer(seed, alpha):
     epsilon = 0.4 * pair.renyi(alpha)
     closest = closest_null(pair, alpha, epsilon)
     for _ in range(8):
-        # A competitor near the minimiser: mixing both laws with a common one brings it back into the null.
+        # A competitor near the minimiser: mixing both laws with a common one brings it back into
+        # the null.
         scale = rng.choice([0.01, 0.1, 1.0])
         log_q = closest.null.log_q + scale * rng.normal(size=5)
         log_p = closest.null.log_p + scale * rng.normal(size=5)
@@ -149,7 +149,8 @@ def test_rate_falls_to_zero_at_the_divergence_and_is_the_jensen_shannon_one_at_z
 
 @pytest.mark.parametrize(("alpha", "fraction"), [(1.25, 0.5), (2.0, 0.3), (4.0, 0.2)])
 def test_the_optimal_factor_is_the_one_that_the_e_process_bets_with(alpha, fraction):
-    """With bets found by search and the ratio interpolated, the growth comes within 2% of the limit."""
+    """With bets found by search and the ratio interpolated, the growth comes within 2% of the
+    limit."""
     pair = gaussian_pair(1.0, alpha)
     epsilon = fraction * pair.renyi(alpha)
     closest = closest_null(pair, alpha, epsilon)
@@ -233,7 +234,8 @@ def test_planned_power_is_the_simulated_power_of_the_oracle(alpha, claim, mu):
 
 
 def test_e_values_of_the_closest_null_keep_their_promise():
-    """Under the null pair itself the walk is a martingale that reaches 1 / 0.1 in at most 10% of runs."""
+    """Under the null pair itself the walk is a martingale that reaches 1 / 0.1 in at most 10% of
+    runs."""
     pair = gaussian_pair(1.5, 2.0)
     closest = closest_null(pair, 2.0, 1.0)
     mean = (
@@ -295,7 +297,8 @@ def test_learning_the_log_ratio_takes_pairs():
 
 
 def test_planned_power_is_that_of_the_e_process_that_learns():
-    """Binomial(40, 0.9) falls below 29 with probability under 1e-3: planning must not promise too much."""
+    """Binomial(40, 0.9) falls below 29 with probability under 1e-3: planning must not promise too
+    much."""
     plan = plan_refutation(gaussian_pair(2.0, 2.0), 2.0, 1.0, 0.05)
     pairs = plan.pairs_for_power(0.9)
     assert pairs < 130

@@ -1,0 +1,48 @@
+"""Both directions of two neighbouring datasets, each tested at half of the failure probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from dvrenyi_plugin._internal.user_code import call_user_code
+from dvrenyi_plugin._internal.validation import check_failure_probability
+
+_Answer = TypeVar("_Answer")
+
+
+def failure_probability_of_each(failure_probability: float, num_claims: int = 1) -> float:
+    """Returns the share of the failure probability that each direction of each claim gets.
+
+    By the union bound all statements made at this share hold together.
+
+    Args:
+      failure_probability: of all statements together, in (0, 1).
+      num_claims: that are tested in both directions, >= 1.
+    """
+    return check_failure_probability(failure_probability) / (2 * num_claims)
+
+
+def in_both_directions(
+    ask: Callable[[Any, Any, float], _Answer],
+    samples1: NDArray[Any],
+    samples2: NDArray[Any],
+    failure_probability: float,
+    num_claims: int = 1,
+) -> tuple[_Answer, _Answer]:
+    """Returns what a tester says of law 1 over law 2, then of law 2 over law 1.
+
+    Args:
+      ask: a tester's `audit` or `estimate_lower_bound`; it gets copies of the samples.
+      samples1: shape (n,) or (n, d).
+      samples2: shape (m,) or (m, d).
+      failure_probability: of both directions of all claims together, in (0, 1).
+      num_claims: that are tested on these samples, >= 1.
+    """
+    share = failure_probability_of_each(failure_probability, num_claims)
+    return (
+        call_user_code("tester", ask, samples1, samples2, share),
+        call_user_code("tester", ask, samples2, samples1, share),
+    )

@@ -1,0 +1,30 @@
+"""Both directions: which law comes first in each, and what each spends."""
+
+import numpy as np
+import pytest
+
+from dvrenyi_plugin.testers.both_directions import (
+    failure_probability_of_each,
+    in_both_directions,
+)
+
+
+def test_each_direction_gets_its_samples_and_its_share():
+    asked = []
+
+    def ask(samples1, samples2, failure_probability):
+        asked.append((samples1.tolist(), samples2.tolist(), failure_probability))
+        samples1 += 1.0  # a copy: the caller's samples stay
+        return len(asked)
+
+    first, second = np.zeros(2), np.ones(3)
+    assert in_both_directions(ask, first, second, 0.06, num_claims=3) == (1, 2)
+    assert asked == [([0.0] * 2, [1.0] * 3, 0.01), ([1.0] * 3, [0.0] * 2, 0.01)]
+    assert first.tolist() == [0.0, 0.0]
+
+
+def test_shares_add_up_to_the_whole():
+    assert failure_probability_of_each(0.05) * 2 == 0.05
+    assert failure_probability_of_each(0.05, 5) * 10 == pytest.approx(0.05)
+    with pytest.raises(ValueError, match="failure_probability"):
+        failure_probability_of_each(1.0)
