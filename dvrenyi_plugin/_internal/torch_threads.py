@@ -6,8 +6,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-import torch
-
 _lock = threading.Lock()
 _blocks = 0
 _threads_before = 1
@@ -24,6 +22,8 @@ def single_thread() -> Iterator[None]:
     Blocks may run at the same time in several threads of Python. They share torch's setting, so it is not given
     back before all of them have ended.
     """
+    import torch
+
     global _blocks, _threads_before
     with _lock:
         if _blocks == 0:
