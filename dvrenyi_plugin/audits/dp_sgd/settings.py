@@ -20,6 +20,7 @@ from dvrenyi_plugin._internal.limits import (
     Switch,
     Widths,
 )
+from dvrenyi_plugin._internal.ranges import check_kind
 from dvrenyi_plugin.data.canary_names import check_canary_name
 from dvrenyi_plugin.execution.backends import check_backend
 from dvrenyi_plugin.mechanisms.dp_sgd.names import DEFECTS, MODEL_NAMES
@@ -188,3 +189,7 @@ class DpSgdAuditConfig(CheckedSettings):
     training: ModelTrainingConfig = dataclasses.field(default_factory=ModelTrainingConfig)
     num_canaries: Count = 1
     seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kind("training", self.training, ModelTrainingConfig)
