@@ -27,11 +27,14 @@ from typing import Any
 
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.audit import audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
-from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import (
+    DpSgdAuditConfig,
+    DpSgdExperimentConfig,
+    ModelTrainingConfig,
+)
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 
 MAX_MODELS = 500
 # Smaller than the command's default protocol (100 records, 100 steps) to be run often; d-prime is that of the claim in both.

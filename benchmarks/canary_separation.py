@@ -18,8 +18,8 @@ from quick import parse_arguments
 
 from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
 from dvrenyi_plugin.audits.dp_sgd.sections import Separation
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig, train_both_worlds
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig, ModelTrainingConfig
+from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
 
 
 def main() -> None:

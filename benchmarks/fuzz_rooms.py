@@ -288,7 +288,7 @@ ROOMS: tuple[Room, ...] = (
     Room("training", ("mechanisms.training",), left_out={"run_seed": _INTERNAL}),
     Room(
         "planning",
-        ("audits.planner", "audits.audit_plan"),
+        ("audits.planner", "audits.audit_plan", "audits.settings"),
         left_out=dict.fromkeys(("RefutationPlan", "AuditPlan"), _RECORD),
     ),
     Room(

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from quick import parse_arguments, scratch_file
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.audit import audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperimentConfig
 from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainer
-from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 
 COLUMNS = (
     "noise_scale",

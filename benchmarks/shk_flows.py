@@ -18,11 +18,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from quick import parse_arguments
 
-from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
-from dvrenyi_plugin.audits.samplers.experiment import (
+from dvrenyi_plugin.audits.samplers.audit import audit_grid_mechanism
+from dvrenyi_plugin.audits.samplers.experiment import build_shk_experiment
+from dvrenyi_plugin.audits.samplers.settings import (
     MECHANISM_NAMES,
+    ShkAuditConfig,
     ShkExperimentConfig,
-    build_shk_experiment,
 )
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid import Grid

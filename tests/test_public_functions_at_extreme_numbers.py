@@ -13,14 +13,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchma
 from fuzz_calls import run_case
 from fuzz_rooms import ROOMS
 
-from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
-from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig
-from dvrenyi_plugin.audits.samplers.experiment import ShkExperimentConfig
+from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig, ShkExperimentConfig
+from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.information_limit import closest_null
-from dvrenyi_plugin.comparison.run import ComparisonConfig
+from dvrenyi_plugin.comparison.settings import ComparisonConfig
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.flows.grid import Axis, Grid
 from dvrenyi_plugin.flows.grid_flow import FlowConfig

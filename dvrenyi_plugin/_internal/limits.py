@@ -1,4 +1,5 @@
-"""Settings that check themselves: a field's annotation says what is allowed, one walker holds every field to it.
+"""Settings that check themselves: a field's annotation says what is allowed, one walker holds every
+field to it.
 
     @dataclasses.dataclass(frozen=True)
     class Config(CheckedSettings):
@@ -6,8 +7,8 @@
         mu: Positive | None = None
         powers: tuple[Fraction, ...] = (0.5, 0.9)
 
-Values are kept as plain floats, ints and tuples, whatever kind of number was given. What concerns several fields at once is
-checked in a `__post_init__` that calls this one first.
+Values are kept as plain floats, ints and tuples, whatever kind of number was given. What concerns
+several fields at once is checked in a `__post_init__` that calls this one first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from dvrenyi_plugin._internal.validation import (
+    allowed_ints,
+    allowed_reals,
     check_bool,
     check_callable,
     check_choice,
@@ -48,6 +51,9 @@ class Real:
     def __call__(self, name: str, value: Any) -> float:
         return check_real(name, value, **dataclasses.asdict(self))
 
+    def __str__(self) -> str:
+        return allowed_reals(**dataclasses.asdict(self))
+
 
 @dataclasses.dataclass(frozen=True)
 class Int:
@@ -57,7 +63,10 @@ class Int:
     at_most: int | None = None
 
     def __call__(self, name: str, value: Any) -> int:
-        return check_int(name, value, at_least=self.at_least, at_most=self.at_most)
+        return check_int(name, value, **dataclasses.asdict(self))
+
+    def __str__(self) -> str:
+        return allowed_ints(**dataclasses.asdict(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +78,27 @@ class OneOf:
     def __call__(self, name: str, value: Any) -> str:
         return check_choice(name, value, self.words)
 
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """What a function of argument name and value gives back; it raises ValueError for all else."""
+    """What a function of argument name and value gives back; it raises ValueError for all else.
+
+    Attributes:
+      check: the function.
+      words: what it allows, for messages about several values.
+    """
 
     check: Callable[[str, Any], Any]
+    words: str = "allowed alone"
 
     def __call__(self, name: str, value: Any) -> Any:
         return self.check(name, value)
+
+    def __str__(self) -> str:
+        return self.words
 
 
 def _value_first(check: Callable[[Any, str], Any]) -> Allowed:
@@ -87,7 +108,7 @@ def _value_first(check: Callable[[Any, str], Any]) -> Allowed:
 Count = Annotated[int, Int(at_least=1)]
 Seed = Annotated[int, _value_first(check_seed)]
 Switch = Annotated[bool, Allowed(check_bool)]
-Text = Annotated[str, Allowed(check_text)]
+Text = Annotated[str, Allowed(check_text, "text")]
 Positive = Annotated[float, Real(above=0.0)]
 NotNegative = Annotated[float, Real(at_least=0.0)]
 Fraction = Annotated[float, Real(above=0.0, below=1.0)]
@@ -134,9 +155,16 @@ def _limit_of(hint: Any) -> Callable[[str, Any], Any] | None:
     return None
 
 
+def allowed_words(hint: Any) -> tuple[str, ...]:
+    """Returns the words that an annotation allows; none where it does not list any."""
+    if typing.get_origin(hint) is not Annotated:
+        return ()
+    return next((one.words for one in hint.__metadata__ if isinstance(one, OneOf)), ())
+
+
 def _unless_none(limit: Callable[[str, Any], Any], name: str, value: Any) -> Any:
     return None if value is None else limit(name, value)
 
 
 def _each(limit: Callable[[str, Any], Any], name: str, values: Any) -> tuple[Any, ...]:
-    return tuple(limit(name, value) for value in check_many(name, values, "single values"))
+    return tuple(limit(name, value) for value in check_many(name, values, f"values, each {limit}"))

@@ -32,12 +32,7 @@ def check_real(
     Raises:
       ValueError: naming the argument, its value and the allowed range.
     """
-    limits = [
-        f"{sign} {limit:g}"
-        for sign, limit in ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
-        if limit is not None
-    ]
-    allowed = "a finite number" + (" " + " and ".join(limits) if limits else "")
+    allowed = allowed_reals(above, at_least, below, at_most)
     is_number = isinstance(value, numbers.Real) or (
         isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
     )
@@ -59,16 +54,36 @@ def check_real(
     return number
 
 
+def allowed_reals(
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> str:
+    """Returns what `check_real` allows, in words for messages."""
+    limits = ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
+    return _with_limits(
+        "a finite number", [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
+    )
+
+
+def allowed_ints(at_least: int | None = None, at_most: int | None = None) -> str:
+    """Returns what `check_int` allows, in words for messages."""
+    limits = ((">=", at_least), ("<=", at_most))
+    return _with_limits(
+        "an integer", [f"{sign} {limit}" for sign, limit in limits if limit is not None]
+    )
+
+
+def _with_limits(kind: str, limits: list[str]) -> str:
+    return " ".join((kind, " and ".join(limits))) if limits else kind
+
+
 def check_int(
     name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None
 ) -> int:
     """Returns `value` as an int inside the given limits (3.0 is refused: counts are integers)."""
-    limits = [
-        f"{sign} {limit}"
-        for sign, limit in ((">=", at_least), ("<=", at_most))
-        if limit is not None
-    ]
-    allowed = "an integer" + (" " + " and ".join(limits) if limits else "")
+    allowed = allowed_ints(at_least, at_most)
     # An array of no dimensions counts, but is no seed and no index.
     if isinstance(value, (bool, np.bool_, np.ndarray)):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")

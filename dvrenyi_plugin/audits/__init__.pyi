@@ -6,11 +6,9 @@ from .audit import (
 )
 from .audit_plan import (
     AuditPlan as AuditPlan,
-    AuditPlanConfig as AuditPlanConfig,
     plan_audit as plan_audit,
 )
 from .dp_sgd.audit import (
-    DpSgdAuditConfig as DpSgdAuditConfig,
     audit_dp_sgd as audit_dp_sgd,
 )
 from .dp_sgd.experiment import (
@@ -24,14 +22,16 @@ from .dp_sgd.initial_weights import (
     read_weights_file as read_weights_file,
 )
 from .dp_sgd.plots import plot_losses as plot_losses
-from .dp_sgd.settings import DpSgdExperimentConfig as DpSgdExperimentConfig
+from .dp_sgd.settings import (
+    DpSgdAuditConfig as DpSgdAuditConfig,
+    DpSgdExperimentConfig as DpSgdExperimentConfig,
+    ModelTrainingConfig as ModelTrainingConfig,
+)
 from .dp_sgd.training import (
     ModelTrainer as ModelTrainer,
-    ModelTrainingConfig as ModelTrainingConfig,
     Observations as Observations,
     train_both_worlds as train_both_worlds,
 )
-from .evidence import SequentialAuditConfig as SequentialAuditConfig
 from .planner import (
     RefutationPlan as RefutationPlan,
     plan_refutation as plan_refutation,
@@ -42,16 +42,22 @@ from .runner import (
     PrivacyTestRunnerResults as PrivacyTestRunnerResults,
 )
 from .samplers.audit import (
-    ShkAuditConfig as ShkAuditConfig,
     audit_grid_mechanism as audit_grid_mechanism,
 )
 from .samplers.experiment import (
     ShkExperiment as ShkExperiment,
-    ShkExperimentConfig as ShkExperimentConfig,
     build_shk_experiment as build_shk_experiment,
 )
 from .samplers.files import write_shk_report_files as write_shk_report_files
 from .samplers.plots import flow_curves as flow_curves
+from .samplers.settings import (
+    ShkAuditConfig as ShkAuditConfig,
+    ShkExperimentConfig as ShkExperimentConfig,
+)
+from .settings import (
+    AuditPlanConfig as AuditPlanConfig,
+    SequentialAuditConfig as SequentialAuditConfig,
+)
 from ..reports.model import AuditReport as AuditReport
 from ..reports.plots import (
     plot_bound as plot_bound,

@@ -22,7 +22,8 @@ import numpy as np
 
 from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin.audits.directions import BoundTester, Samples, bound_both_directions
-from dvrenyi_plugin.audits.evidence import Evidence, SequentialAuditConfig, check_sequential
+from dvrenyi_plugin.audits.evidence import Evidence, check_sequential
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.reports.model import (
     AuditReport,
     ClaimReport,

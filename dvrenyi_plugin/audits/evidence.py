@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.limits import CheckedSettings, Fraction, Int, Real
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.interfaces import read_claim, renyi_threshold
@@ -32,24 +31,6 @@ class SequentialTester(Protocol):
 
     def start(self, failure_probability: float) -> GrowthOptimalEProcess:
         """Returns a process whose lower bound holds at all times at once."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SequentialAuditConfig(CheckedSettings):
-    """How often a sequential audit looks, and when it gives up.
-
-    Attributes:
-      batch_models: models per dataset that are trained between two looks, >= 2. A multiple of the models per task wastes
-        no worker's time.
-      futility_mu: smallest violation the auditor cares about, as the mu of Gaussian DP, above the claim: the audit
-        stops when even losses with this mu would hardly refute the claim with the models that are left. None: it
-        never gives up, which keeps the bound on a kept claim as tight as the models allow.
-      futility_probability: what "hardly" means, in (0, 1).
-    """
-
-    batch_models: Annotated[int, Int(at_least=2)] = 20
-    futility_mu: Annotated[float, Real(above=0.0, at_most=1e100)] | None = None
-    futility_probability: Fraction = 0.05
 
 
 def check_sequential(tester: Any) -> SequentialTester:

@@ -31,7 +31,8 @@ _PLACEHOLDERS = {"float": "NUMBER", "int": "INTEGER", "string": "TEXT"}
 _ABSL_NOTE = "repeat this option"
 # What stands between the meaning and that note.
 _JOINTS = " ;\n"
-_NOT_LISTED = ("alpha", "flagfile", "undefok")
+_NOT_LISTED = ("flagfile", "undefok")
+_ALIAS = "Alias for"
 
 
 class StoppedBySignal(KeyboardInterrupt):
@@ -64,12 +65,13 @@ def run_command(
     body: Callable[[flags.FlagValues], Outcome],
     argv: Sequence[str],
 ) -> int:
-    """Returns a program's exit status: the body's, 0 after --help and --version, 1 after an error in what was asked.
+    """Returns a program's exit status: the body's, 0 after --help and --version, 1 after an error
+    in what was asked.
 
-    Such an error (a bad flag, ValueError, ImportError, OSError or too little memory) becomes one line on standard error. Any
-    other exception is a fault of ours and keeps its traceback. SIGTERM and SIGHUP end the body as Ctrl-C does, with status 128
-    and the signal's number. Standard output holds what --help, --version, the summary or, with --json, the document says, and
-    nothing else.
+    Such an error (a bad flag, ValueError, ImportError, OSError or too little memory) becomes one
+    line on standard error. Any other exception is a fault of ours and keeps its traceback. SIGTERM
+    and SIGHUP end the body as Ctrl-C does, with status 128 and the signal's number. Standard output
+    holds what --help, --version, the summary or, with --json, the document says, and nothing else.
 
     Args:
       name: of the program, for messages.
@@ -119,7 +121,8 @@ def staged_report(
     marker: str = "report.json",
     parts: Collection[str] = REPORT_PARTS,
 ) -> contextlib.AbstractContextManager[str]:
-    """Returns a fresh folder for a report, whose files move into --output_dir when all went well; see `staged_output`."""
+    """Returns a fresh folder for a report, whose files move into --output_dir when all went well;
+    see `staged_output`."""
     return staged_output(
         values.output_dir or "",
         marker,
@@ -130,7 +133,8 @@ def staged_report(
 
 
 def audit_outcome(report: Any, values: flags.FlagValues) -> Outcome:
-    """Returns what an audit's program has to say: the report's summary, and with --fail_on_violation its verdict."""
+    """Returns what an audit's program has to say: the report's summary, and with
+    --fail_on_violation its verdict."""
     return Outcome(
         f"{report.summary()}\nreport                 {escape(values.output_dir)}/report.md",
         report.to_json(),
@@ -139,7 +143,8 @@ def audit_outcome(report: Any, values: flags.FlagValues) -> Outcome:
 
 
 def end_process(status: int) -> NoReturn:
-    """Ends this process with an exit status, after an error or an interruption without waiting for anything.
+    """Ends this process with an exit status, after an error or an interruption without waiting for
+    anything.
 
     Threads that are still training then cannot be stopped, and the interpreter would abort on them.
     """
@@ -152,7 +157,8 @@ def end_process(status: int) -> NoReturn:
 
 
 def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:
-    """Returns a program's name and those of its flags that decide its result, as plain JSON values."""
+    """Returns a program's name and those of its flags that decide its result, as plain JSON
+    values."""
     settings: dict[str, Any] = {"program": name}
     for flag in sorted(set(flag_values) - set(_NOT_SETTINGS)):
         value = flag_values[flag].value
@@ -203,11 +209,12 @@ def _define_common_flags(flag_values: flags.FlagValues) -> None:
 
 
 def _help_lines(flag_values: flags.FlagValues) -> list[str]:
-    """Returns what each flag takes, means, and is when unset; flags of absl itself and other names are left out."""
+    """Returns what each flag takes, means, and is when unset; flags of absl itself and other names
+    are left out."""
     lines = []
     for name in sorted(flag_values):
         flag = flag_values[name]
-        if name != flag.name or name in _NOT_LISTED:
+        if name != flag.name or name in _NOT_LISTED or flag.help.startswith(_ALIAS):
             continue
         kind = flag.flag_type()
         left = f"-{flag.short_name}, --{name}" if flag.short_name else f"--{name}"

@@ -1,6 +1,7 @@
 """The flags of a command, made of the settings dataclasses that they fill.
 
-A field is a flag of its name, with its type and default; what it means stands once, in the docstring of its class.
+A field is a flag of its name, with its type and default. What it means stands once, in the
+docstring of its class; the words it may hold stand once, in its annotation.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
+
+from dvrenyi_plugin._internal.limits import allowed_words
 
 OVERWRITE_MEANING = "replace a report of other settings in output_dir"
 
@@ -52,8 +55,9 @@ class ProgramFlags:
         flags.DEFINE_multi_string(name, [], meaning, flag_values=self.values)
 
     def alias(self, other_name: str, name: str) -> None:
-        """Lets a flag go by another name, too."""
+        """Lets a flag go by another name, too, which its own line of --help says."""
         flags.DEFINE_alias(other_name, name, flag_values=self.values)
+        self.values[name].help += f" Also: --{other_name}."
 
     def settings(self, kind: type, leave_out: Collection[str] = (), **defaults: Any) -> None:
         """Adds a flag for each field of a settings dataclass that has none yet.
@@ -68,7 +72,10 @@ class ProgramFlags:
             if field.name in leave_out or field.name in self.values:
                 continue
             default = defaults.get(field.name, field.default)
-            self._field(field.name, _plain_type(kind, field.name), default, meanings[field.name])
+            meaning = meanings[field.name] + _unnamed_words(kind, field.name, meanings)
+            if default is None and field.default not in (None, (), dataclasses.MISSING):
+                meaning += f" Unset: {_words(field.default)}."
+            self._field(field.name, _plain_type(kind, field.name), default, meaning)
 
     def _field(self, name: str, plain: Any, default: Any, meaning: str) -> None:
         if isinstance(plain, tuple):
@@ -132,11 +139,23 @@ def _plain_type(kind: type, name: str) -> Any:
     return (typing.get_args(hint)[0],) if typing.get_origin(hint) is tuple else hint
 
 
+def _unnamed_words(kind: type, name: str, meanings: Mapping[str, str]) -> str:
+    """Returns a sentence on the words that a field may hold, unless its meaning names them all."""
+    words = allowed_words(typing.get_type_hints(kind, include_extras=True)[name])
+    if all(word in meanings[name] for word in words):
+        return ""
+    return f" One of {', '.join(words)}."
+
+
 def _meanings(kind: type) -> dict[str, str]:
     """Returns what the fields of a class mean, as its docstring says."""
     _, _, listed = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
     entries = re.findall(r"^  (\w+): (.*(?:\n    .*)*)", listed, re.MULTILINE)
     return {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(_word, value if isinstance(value, tuple) else (value,)))
 
 
 def _word(value: Any) -> str:

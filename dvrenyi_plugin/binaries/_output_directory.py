@@ -37,24 +37,28 @@ def staged_output(
     settings: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Iterator[str]:
-    """Gives a fresh folder whose files move into `output_dir` when the block ends without an exception.
+    """Gives a fresh folder whose files move into `output_dir` when the block ends without an
+    exception.
 
     The folder lies on the same file system, beside `output_dir` or, when that exists, inside it, so
-    that an output directory that cannot be written is noticed before any work is done. A new directory appears
-    in one step. In an existing one, files of the same names are replaced. Where there is a `marker`, and so an
-    earlier result, those of `parts` that the new result does not have are removed: an old picture would pass
-    for one of the new result's. Others are left alone. `marker` is removed first and moved last: whoever sees
-    it sees a complete result. What a killed process left of such folders is removed.
+    that an output directory that cannot be written is noticed before any work is done. A new
+    directory appears in one step. In an existing one, files of the same names are replaced. Where
+    there is a `marker`, and so an earlier result, those of `parts` that the new result does not
+    have are removed: an old picture would pass for one of the new result's. Others are left alone.
+    `marker` is removed first and moved last: whoever sees it sees a complete result. What a killed
+    process left of such folders is removed.
 
     Args:
       output_dir: may exist or not; missing parents are made at the end.
       marker: name of the file that completes the result.
       parts: names of all files that such a result may consist of.
-      settings: plain values that decide the result, kept beside it in `SETTINGS_FILE`. None keeps nothing.
+      settings: plain values that decide the result, kept beside it in `SETTINGS_FILE`. None keeps
+        nothing.
       overwrite: replace a result of other settings, or of unknown ones.
 
     Raises:
-      ValueError: output_dir is empty, is a file, or holds a result of other settings or of another program.
+      ValueError: output_dir is empty, is a file, or holds a result of other settings or of another
+        program.
       OSError: it cannot be written.
     """
     if not output_dir:
@@ -89,7 +93,8 @@ def staged_output(
 
 
 def refuse_other_results(output_dir: str, marker: str) -> None:
-    """Raises ValueError if a folder holds a result of another kind, and none that `marker` completes."""
+    """Raises ValueError if a folder holds a result of another kind, and none that `marker`
+    completes."""
     if os.path.lexists(os.path.join(output_dir, marker)):
         return
     for other, program in _MARKERS.items():
@@ -121,7 +126,8 @@ def _check_settings(output_dir: str, settings: Mapping[str, Any]) -> None:
 def _differences(
     before: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]
 ) -> str:
-    """Returns in a few words how two results' settings differ; those of two programs have nothing to compare."""
+    """Returns in a few words how two results' settings differ; those of two programs have nothing
+    to compare."""
     if before.get("program") != settings.get("program"):
         return f"of another program, {before.get('program')}, and not of {settings.get('program')}"
     shown = [
@@ -149,7 +155,8 @@ def _move_files(staging: str, target: str, marker: str, parts: Collection[str]) 
 
 
 def _umask() -> int:
-    # There is no way to read it but to set it. mkdtemp makes private folders; a result is an ordinary one.
+    # There is no way to read it but to set it. mkdtemp makes private folders; a result is an
+    # ordinary one.
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

@@ -18,10 +18,12 @@ from typing import Any
 from absl import flags
 
 from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig
-from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import (
+    DpSgdAuditConfig,
+    DpSgdExperimentConfig,
+    ModelTrainingConfig,
+)
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.binaries._command import (
     Outcome,
     audit_outcome,
@@ -40,7 +42,7 @@ _NO_SEQUENTIAL_FLAGS = ("futility_probability",)
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
-    program.words("alphas", ["2"], "Renyi order at which the claim is tested, one")
+    program.words("alphas", ["2"], "Rényi order at which the claim is tested, > 1; one.")
     program.alias("alpha", "alphas")
     program.settings(DpSgdExperimentConfig, leave_out=("alpha",))
     program.settings(DpSgdAuditConfig, leave_out=("training",))

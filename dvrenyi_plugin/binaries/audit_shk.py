@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from dvrenyi_plugin._internal.validation import check_choice
-from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
-from dvrenyi_plugin.audits.samplers.experiment import ShkExperimentConfig, build_shk_experiment
+from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig, ShkExperimentConfig
 from dvrenyi_plugin.binaries._command import (
     Outcome,
     audit_outcome,
@@ -62,10 +61,13 @@ def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
         tester = check_choice("tester", values.tester, _TESTERS)
         config = settings_from(values, ShkAuditConfig)
-        # Drawing pictures takes libraries that are slow to load: not before the flags are known to be good.
+        settings = settings_from(values, ShkExperimentConfig)
+        # scipy and the testers are slow to load: not before the flags are known to be good.
+        from dvrenyi_plugin.audits.samplers.audit import audit_grid_mechanism
+        from dvrenyi_plugin.audits.samplers.experiment import build_shk_experiment
         from dvrenyi_plugin.audits.samplers.files import write_shk_report_files
 
-        experiment = build_shk_experiment(settings_from(values, ShkExperimentConfig))
+        experiment = build_shk_experiment(settings)
         result = audit_grid_mechanism(
             experiment.mechanism,
             functools.partial(make, tester, seed=experiment.tester_seed),

@@ -1,9 +1,10 @@
 """Compares property testers side by side: every tester on every mechanism, honest and broken.
 
-Writes comparison.csv, .md, .html and .json into --output_dir, and a row a cell into rows.jsonl as soon as it ends: run the same
-command again to go on after an interruption. DP-Auditorium's testers are included where it is installed. Add your own mechanisms
-and testers with --extra_module=path.py. Exit status: 0; 1 after an error, or when cells ended without a result (unless
---allow_failures); 130 after Ctrl-C, 143 after SIGTERM.
+Writes comparison.csv, .md, .html and .json into --output_dir, and a row per cell into rows.jsonl as
+soon as it ends: run the same command again to go on after an interruption. DP-Auditorium's testers
+are included where it is installed. Add your own mechanisms and testers with --extra_module=path.py.
+Exit status: 0; 1 after an error, or when cells ended without a result (unless --allow_failures);
+130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.binaries._command import EXIT_ERROR, EXIT_OK, Outcome, end_process, run_command
 from dvrenyi_plugin.binaries._flags import ProgramFlags, numbers, settings_from
 from dvrenyi_plugin.binaries._output_directory import refuse_other_results
-from dvrenyi_plugin.comparison.run import ComparisonConfig
+from dvrenyi_plugin.comparison.settings import BUILT_IN_MODULES, ComparisonConfig
 
 _NAME = "compare_testers"
 _DP_AUDITORIUM_MODULE = "dvrenyi_plugin.binaries._dp_auditorium_testers"
@@ -69,10 +70,6 @@ def run() -> None:
 
 
 def _compare(values: flags.FlagValues) -> Outcome:
-    from dvrenyi_plugin.comparison.files import to_json, write_comparison_files
-    from dvrenyi_plugin.comparison.render import verdict_lines
-    from dvrenyi_plugin.comparison.run import run_comparison
-
     modules = list(values.extra_module)
     if values.dp_auditorium and importlib.util.find_spec("dp_auditorium") is not None:
         modules.insert(0, _DP_AUDITORIUM_MODULE)
@@ -86,6 +83,11 @@ def _compare(values: flags.FlagValues) -> Outcome:
     )
     if not values.overwrite:
         refuse_other_results(config.output_dir, marker="rows.jsonl")
+    # What draws up the report is slow to load: not before the flags are known to be good.
+    from dvrenyi_plugin.comparison.files import to_json, write_comparison_files
+    from dvrenyi_plugin.comparison.render import verdict_lines
+    from dvrenyi_plugin.comparison.run import run_comparison
+
     try:
         comparison = run_comparison(config, on_progress=None if values.quiet else _report)
     except KeyboardInterrupt as interrupt:
@@ -97,17 +99,17 @@ def _compare(values: flags.FlagValues) -> Outcome:
     failed = comparison.num_failed and not values.allow_failures
     if failed:
         print(
-            f"{_NAME}: {comparison.num_failed} of {len(comparison.rows)} cells ended without a result:"
-            " --retry_failed runs them again, --allow_failures accepts them",
+            f"{_NAME}: {comparison.num_failed} of {len(comparison.rows)} cells ended without a"
+            " result: --retry_failed runs them again, --allow_failures accepts them",
             file=sys.stderr,
         )
     return Outcome("\n".join(lines), to_json(comparison), EXIT_ERROR if failed else EXIT_OK)
 
 
 def _scope(values: flags.FlagValues, modules: Sequence[str]) -> dict[str, Any]:
-    """Returns what is compared and how often: as the flags say, and where they say nothing, by --quick."""
+    """Returns what is compared and how often: as the flags say, and where they say nothing, by
+    --quick."""
     from dvrenyi_plugin.comparison.registry import (
-        BUILT_IN_MODULES,
         find_mechanism,
         find_tester,
         load_modules,
@@ -138,7 +140,8 @@ def _report(done: int, planned: int, result: Any) -> None:
     key = result.key
     state = result.status if not result.message else f"{result.status}: {result.message}"
     print(
-        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}: {escape(state)}",
+        f"[{done}/{planned}] {key.mechanism} {key.variant} n={key.num_samples} {key.tester}:"
+        f" {escape(state)}",
         file=sys.stderr,
         flush=True,
     )

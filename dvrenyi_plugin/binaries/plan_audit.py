@@ -14,10 +14,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
+from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.binaries._command import Outcome, end_process, run_command, staged_report
 from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
-from dvrenyi_plugin.reports.plain_json import to_json
 
 _NAME = "plan_audit"
 
@@ -55,7 +54,12 @@ def run() -> None:
 
 def _plan(values: flags.FlagValues) -> Outcome:
     true_mu = _true_mu(values.mu, values.true_mu, values.noise_scale)
-    plan = plan_audit(settings_from(values, AuditPlanConfig, true_mu=true_mu))
+    config = settings_from(values, AuditPlanConfig, true_mu=true_mu)
+    # scipy is slow to load: not before the flags are known to be good.
+    from dvrenyi_plugin.audits.audit_plan import plan_audit
+    from dvrenyi_plugin.reports.plain_json import to_json
+
+    plan = plan_audit(config)
     document = to_json(plan.to_dict())
     if values.output_dir is not None:
         with staged_report(_NAME, values, marker="plan.json", parts=()) as staging:

@@ -7,6 +7,6 @@ from .registry import (
 )
 from .run import (
     Comparison as Comparison,
-    ComparisonConfig as ComparisonConfig,
     run_comparison as run_comparison,
 )
+from .settings import ComparisonConfig as ComparisonConfig

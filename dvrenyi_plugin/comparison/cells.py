@@ -30,10 +30,10 @@ from dvrenyi_plugin.comparison.registry import (
     load_modules,
     make_tester_task,
 )
+from dvrenyi_plugin.comparison.settings import BROKEN
 from dvrenyi_plugin.interfaces import ApproximateDp, RenyiDp
 from dvrenyi_plugin.reports.plain_json import jsonable, plain_fields
 
-HONEST, BROKEN = "honest", "broken"
 OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE = "ok", "error", "timeout", "died", "not applicable"
 _PILOT_SAMPLES = 200
 Array = NDArray[np.float64]

@@ -183,10 +183,6 @@ _MECHANISMS: dict[str, RegisteredMechanism] = {}
 _TESTERS: dict[str, RegisteredTester] = {}
 _LOADED_FILES: set[str] = set()
 _running_source = ""  # of the user's file that is being loaded
-BUILT_IN_MODULES = (
-    "dvrenyi_plugin.comparison.subjects",
-    "dvrenyi_plugin.comparison.our_testers",
-)
 
 
 def register_mechanism(

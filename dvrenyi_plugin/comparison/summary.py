@@ -9,9 +9,10 @@ from collections.abc import Iterable
 import numpy as np
 from scipy import stats
 
-from dvrenyi_plugin.comparison.cells import BROKEN, HONEST, OK, CellResult
+from dvrenyi_plugin.comparison.cells import OK, CellResult
 from dvrenyi_plugin.comparison.registry import RENYI, find_tester
 from dvrenyi_plugin.comparison.run import Comparison
+from dvrenyi_plugin.comparison.settings import BROKEN, HONEST
 
 _SIGNIFICANCE = 0.01
 

@@ -12,15 +12,11 @@ import pytest
 
 from dvrenyi_plugin import audits
 from dvrenyi_plugin.audits.directions import bound_both_directions
-from dvrenyi_plugin.audits.dp_sgd.audit import (
-    DIRECTIONS,
-    DpSgdAuditConfig,
-    audit_dp_sgd,
-)
+from dvrenyi_plugin.audits.dp_sgd.audit import DIRECTIONS, audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.experiment import ExperimentSeeds, build_dp_sgd_experiment
 from dvrenyi_plugin.audits.dp_sgd.plots import plot_losses
 from dvrenyi_plugin.audits.dp_sgd.sections import Separation
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperimentConfig
 from dvrenyi_plugin.audits.dp_sgd.training import Observations
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp

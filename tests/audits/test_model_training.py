@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from dvrenyi_plugin._internal.torch_threads import single_thread
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig, train_both_worlds
+from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
+from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
 from dvrenyi_plugin.data.neighbours import add_canary
 
 

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DIRECTIONS, DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.audit import DIRECTIONS, audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.files import LOSSES_FILE, write_report_files
-from dvrenyi_plugin.audits.dp_sgd.training import (
-    WITH_CANARY,
-    ModelTrainingConfig,
-    train_both_worlds,
-)
-from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, ModelTrainingConfig
+from dvrenyi_plugin.audits.dp_sgd.training import WITH_CANARY, train_both_worlds
 from dvrenyi_plugin.audits.planner import plan_refutation
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.data.neighbours import add_canary

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dvrenyi_plugin.audits.dp_sgd.audit import DpSgdAuditConfig, audit_dp_sgd
+from dvrenyi_plugin.audits.dp_sgd.audit import audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperimentConfig
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.data.neighbours import add_canary, check_neighbours
 from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi

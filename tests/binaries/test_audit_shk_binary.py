@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits.samplers.audit import ShkAuditConfig, audit_grid_mechanism
-from dvrenyi_plugin.audits.samplers.experiment import (
+from dvrenyi_plugin.audits.samplers.audit import audit_grid_mechanism
+from dvrenyi_plugin.audits.samplers.experiment import build_shk_experiment, check_record_neighbours
+from dvrenyi_plugin.audits.samplers.plots import flow_curves
+from dvrenyi_plugin.audits.samplers.settings import (
     LOSS_NAMES,
     MECHANISM_NAMES,
+    ShkAuditConfig,
     ShkExperimentConfig,
-    build_shk_experiment,
-    check_record_neighbours,
 )
-from dvrenyi_plugin.audits.samplers.plots import flow_curves
 from dvrenyi_plugin.binaries.audit_shk import main
-from dvrenyi_plugin.mechanisms.exponential.broken import DEFECTS
+from dvrenyi_plugin.mechanisms.exponential.defects import DEFECTS
 from dvrenyi_plugin.mechanisms.exponential.flows import FlowMechanism
 from dvrenyi_plugin.mechanisms.exponential.shk import ShkExponentialMechanism
 from dvrenyi_plugin.reports.model import AuditReport

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -50,6 +52,33 @@ def test_messages_help_has_a_short_name_and_is_short(program, capsys):
     assert max(map(len, short.splitlines())) <= 130
     for flag in ("  --json", "  -q, --quiet", "  --version", "  -h, --help", "  --output_dir=TEXT"):
         assert flag in short
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("flag", ["--help", "--seed=x", "--failure_probability=2"])
+def test_flags_are_read_without_a_slow_library(name, flag, tmp_path):
+    """The libraries take seconds to load: a mistaken flag is answered before."""
+    slow = "torch", "opacus", "scipy", "matplotlib", "sklearn", "jinja2", "tensorflow"
+    if flag.startswith("--failure"):
+        # The claim of DP-SGD and the registry of a comparison are looked at first.
+        slow = slow[:2] + slow[3:]
+    code = (
+        f"import sys; from dvrenyi_plugin.binaries.{name} import main;"
+        f" main({[name, flag, f'--output_dir={tmp_path / name}']});"
+        f" print([one for one in {slow} if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_flag_says_what_it_means(name):
+    program = PROGRAMS[name][0].define_flags()
+    for flag in {program[flag].name: program[flag] for flag in program}.values():
+        assert len(flag.help.split()) > 1, flag.name
+        assert "`" not in flag.help and "None" not in flag.help, flag.name
 
 
 def test_messages_version(program, capsys):

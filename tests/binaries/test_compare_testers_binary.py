@@ -12,7 +12,8 @@ import pytest
 
 from dvrenyi_plugin.binaries.compare_testers import main
 from dvrenyi_plugin.comparison import registry
-from dvrenyi_plugin.comparison.registry import BUILT_IN_MODULES, load_modules
+from dvrenyi_plugin.comparison.registry import load_modules
+from dvrenyi_plugin.comparison.settings import BUILT_IN_MODULES
 
 OWN_TESTER = """
 from dvrenyi_plugin.comparison.registry import register_tester

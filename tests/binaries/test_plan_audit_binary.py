@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits.audit_plan import AuditPlanConfig, plan_audit
+from dvrenyi_plugin.audits.audit_plan import plan_audit
+from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.binaries import plan_audit as program
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
@@ -55,7 +56,8 @@ def test_a_kept_claim_is_never_refuted(capsys):
 def test_e10_an_audit_in_batches_with_the_planned_models_refutes(capsys):
     """Binomial(60, 0.9) falls below 46 with probability under 1e-3; without the warm-up it was 0 of 60."""
     config = AuditPlanConfig(mu=1.0, true_mu=4.0, alphas=(2.0,), sequential=True)
-    models = config.models_for_power(plan_audit(config).refute[0], 0.9)
+    planned = plan_audit(config)
+    models = planned.models_for_power(planned.refute[0], 0.9)
     assert models % config.batch_models == 0
     assert models <= 60
     tester = SequentialRenyiPropertyTester(
@@ -76,9 +78,10 @@ def test_e10_an_audit_in_batches_with_the_planned_models_refutes(capsys):
 
 def test_e10_no_plan_of_batches_ends_before_the_first_bet():
     config = AuditPlanConfig(mu=1.0, true_mu=50.0, sequential=True, batch_models=2)
-    for entry in plan_audit(config).refute:
+    planned = plan_audit(config)
+    for entry in planned.refute:
         assert entry.probability_to_refute(30) == 0.0
-        assert config.models_for_power(entry, 0.5) > 30
+        assert planned.models_for_power(entry, 0.5) > 30
 
 
 def test_e10_the_answer_says_for_which_audit_it_is(capsys):

@@ -20,10 +20,8 @@ import pytest
 from dvrenyi_plugin.comparison import page as comparison_page
 from dvrenyi_plugin.comparison import registry
 from dvrenyi_plugin.comparison.cells import (
-    BROKEN,
     DIED,
     ERROR,
-    HONEST,
     NOT_APPLICABLE,
     OK,
     TIMEOUT,
@@ -35,7 +33,6 @@ from dvrenyi_plugin.comparison.cells import (
 from dvrenyi_plugin.comparison.files import to_json
 from dvrenyi_plugin.comparison.page import to_html, to_markdown
 from dvrenyi_plugin.comparison.registry import (
-    BUILT_IN_MODULES,
     AuditSubject,
     NotApplicableError,
     find_mechanism,
@@ -47,7 +44,8 @@ from dvrenyi_plugin.comparison.registry import (
 )
 from dvrenyi_plugin.comparison.render import to_csv, verdict_lines
 from dvrenyi_plugin.comparison.rows import RowStore
-from dvrenyi_plugin.comparison.run import Comparison, ComparisonConfig, run_comparison
+from dvrenyi_plugin.comparison.run import Comparison, run_comparison
+from dvrenyi_plugin.comparison.settings import BROKEN, BUILT_IN_MODULES, HONEST, ComparisonConfig
 from dvrenyi_plugin.comparison.summary import (
     HeadToHead,
     head_to_head,

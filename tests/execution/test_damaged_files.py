@@ -26,9 +26,10 @@ from dvrenyi_plugin.comparison.cells import (
     draw_pool,
     read_pool,
 )
-from dvrenyi_plugin.comparison.registry import BUILT_IN_MODULES, load_modules
+from dvrenyi_plugin.comparison.registry import load_modules
 from dvrenyi_plugin.comparison.rows import RowStore
-from dvrenyi_plugin.comparison.run import ComparisonConfig, run_comparison
+from dvrenyi_plugin.comparison.run import run_comparison
+from dvrenyi_plugin.comparison.settings import BUILT_IN_MODULES, ComparisonConfig
 from dvrenyi_plugin.execution import fingerprint as experiment_fingerprint
 from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint, source_tree_digest
 from dvrenyi_plugin.execution.observation_store import ObservationStore

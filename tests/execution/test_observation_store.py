@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig, train_both_worlds
+from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
+from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
 from dvrenyi_plugin.execution.observation_store import (
@@ -175,7 +176,8 @@ SCRIPT = """
     import numpy as np
     from killed_trainer import Trainer
     from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
-    from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainingConfig, train_both_worlds
+    from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+    from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
     from dvrenyi_plugin.execution.observation_store import ObservationStore
 
     PAIR = tuple((np.zeros((n, 2), np.float32), np.zeros(n, np.int64)) for n in (3, 4))

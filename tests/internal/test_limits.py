@@ -52,7 +52,7 @@ class MoreSettings(Settings):
         ("scale", 2.5, "a finite number >= 0 and <= 2"),
         ("scale", None, "a finite number >= 0 and <= 2"),
         ("powers", (0.5, 1.0), "a finite number > 0 and < 1"),
-        ("powers", "0.5", "a tuple of single values"),
+        ("powers", "0.5", "a tuple of values, each a finite number > 0 and < 1"),
         ("colour", "green", "one of red, blue"),
         ("loud", 1, "True or False"),
         ("rate", 1.0, "a finite number > 0 and < 1"),

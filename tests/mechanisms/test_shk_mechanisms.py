@@ -29,7 +29,7 @@ from dvrenyi_plugin.mechanisms import (
     ShkExponentialMechanismConfig,
     balanced_circle_pair,
 )
-from dvrenyi_plugin.mechanisms.exponential.broken import DEFECTS
+from dvrenyi_plugin.mechanisms.exponential.defects import DEFECTS
 from dvrenyi_plugin.mechanisms.exponential.losses import Loss
 from dvrenyi_plugin.privacy.divergences import (
     hockey_stick_from_log_masses,

@@ -9,47 +9,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
-from dvrenyi_plugin._internal.limits import CheckedSettings, Count, FailureProbability, Int, Seed
 from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
 from dvrenyi_plugin.audits.directions import BoundTester, Samples
 from dvrenyi_plugin.audits.dp_sgd.sections import loss_sections
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig
 from dvrenyi_plugin.audits.dp_sgd.training import (
     ModelTrainer,
-    ModelTrainingConfig,
     Observations,
     check_observations,
     train_both_worlds,
 )
-from dvrenyi_plugin.audits.evidence import SequentialAuditConfig
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import GaussianDp, NeighboringDatasets, read_claim
 
-# Fewer cannot be divided into a part that fits a critic and one that certifies: said before anything is trained.
-MIN_MODELS = 10
 DIRECTIONS = ("with over without canary", "without over with canary")
-
-
-@dataclasses.dataclass(frozen=True)
-class DpSgdAuditConfig(CheckedSettings):
-    """How much is trained, and how sure the statement is to be.
-
-    Attributes:
-      num_models: trained models a world, at least `MIN_MODELS`.
-      failure_probability: of the whole audit, both directions together, in (0, 1).
-      training: how the models are spread over workers. Results do not depend on it.
-      num_canaries: records in which the datasets differ, >= 1. With more than one the tester's claim must be one for
-        groups of that many (see `dp_sgd_claim_at`).
-      seed: reported beside the result; the streams themselves belong to the mechanism and the tester.
-    """
-
-    num_models: Annotated[int, Int(at_least=MIN_MODELS)] = 200
-    failure_probability: FailureProbability = 0.05
-    training: ModelTrainingConfig = dataclasses.field(default_factory=ModelTrainingConfig)
-    num_canaries: Count = 1
-    seed: Seed = 0
 
 
 def audit_dp_sgd(

@@ -1,29 +1,39 @@
-"""The plain settings of an audit of DP-SGD. They import no heavy library, so that a command's flags can be made of them."""
+"""The plain settings of an audit of DP-SGD. They import no slow library, so that a command's flags
+can be made of them."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from dvrenyi_plugin._internal.limits import (
     Allowed,
     CheckedSettings,
     Count,
+    FailureProbability,
     Int,
     NotNegative,
     OneOf,
     Positive,
     Real,
     Seed,
+    Switch,
     Widths,
 )
+from dvrenyi_plugin._internal.ranges import check_kind
 from dvrenyi_plugin.data.canary_names import check_canary_name
-from dvrenyi_plugin.mechanisms.dp_sgd.config import DEFECTS, MODEL_NAMES
-from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim, dp_sgd_claim_at
+from dvrenyi_plugin.execution.backends import check_backend
+from dvrenyi_plugin.mechanisms.dp_sgd.names import DEFECTS, MODEL_NAMES
+
+if TYPE_CHECKING:
+    from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim
 
 ENGINE_NAMES = ("ensemble", "opacus", "tf_privacy")
 OBSERVATION_NAMES = ("loss", "logits", "white_box")
 TESTER_NAMES = ("sequential", "dv")
+# Fewer cannot be divided into a part that fits a critic and one that certifies: said before
+# anything is trained.
+MIN_MODELS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,42 +41,50 @@ class DpSgdExperimentConfig(CheckedSettings):
     """Which training run is audited, and on which neighbouring datasets.
 
     Attributes:
-      dataset: name or `.npz` path, see `load_dataset`.
-      data_dir: folder of datasets that are read from files.
-      model: a name known to `build_model`.
+      dataset: mnist5k, digits, mnist, fashion_mnist, cifar10, torchvision:NAME or a path ending in
+        .npz.
+      data_dir: folder of the files of mnist, fashion_mnist (IDX), cifar10 (binary) or
+        torchvision:NAME.
+      model: the network that is trained.
       num_records: size of D, >= 1; taken from the half that pretraining does not see.
       steps: steps of DP-SGD, >= 1.
       sample_rate: 1.0 for full batches, else the Poisson rate, in (0, 1).
-      mu: claimed Gaussian DP parameter, > 0; it sets the noise multiplier sqrt(steps) / mu. The claim is
-        given once: as mu, noise_multiplier, or epsilon and delta; mu = 1 if not at all.
+      mu: claimed Gaussian DP parameter, > 0; it sets the noise multiplier sqrt(steps) / mu. The
+        claim is given once: as mu, noise_multiplier, or epsilon and delta; mu = 1 if not at all.
       noise_multiplier: claimed standard deviation of the noise over the clipping norm, > 0.
-      epsilon: of a claimed (epsilon, delta)-DP; it sets the noise, whose Rényi DP is what is tested.
+      epsilon: of a claimed (epsilon, delta)-DP; it sets the noise, whose Rényi DP is what is
+        tested.
       delta: beside epsilon, in (0, 1).
       noise_scale: multiplies the noise that is really added; below 1 the claim is false.
-      defect: a deliberate breakage of the training, a name in `DEFECTS`; the claim stays as it is.
+      defect: breaks the training on purpose; the claim stays as it is.
       alpha: Rényi order at which the claim is tested, > 1.
-      learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays linear in
-        the weights over the range of the noise.
-      clip_norm: L2 norm to which DP-SGD clips each record's gradient, > 0. The noise is in its units, so it changes no
-        claim; canary and records whose gradients are longer move the weights in proportion to it.
-      canary: a name or path known to `make_canary`.
-      canary_label: class of the canary; None for the initial model's least likely one.
-      num_canaries: copies of the canary in which the datasets differ, >= 1; the claim under test is then the one
-        that follows for groups of that many, see `dp_sgd_claim_at`.
-      observe: what the tester sees of a trained model: "loss" of the canary; "logits" of the canary beside its
-        loss; or "white_box", the updates' inner product with its gradient, see `linearised_losses`.
-      initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the path of a
-        file of weights.
-      max_pretraining_records: of the half that is not audited, no more than this many are used to pretrain, >= 1.
+      learning_rate: of DP-SGD on summed gradients, > 0. Small enough that the canary's loss stays
+        linear in the weights over the range of the noise.
+      clip_norm: L2 norm to which DP-SGD clips each record's gradient, > 0. The noise is in its
+        units, so it changes no claim; canary and records whose gradients are longer move the
+        weights in proportion to it.
+      canary: blank, clipbkd, mislabelled, random or the path of an .npy file.
+      canary_label: class of the canary; unset: the initial model's least likely one.
+      num_canaries: copies of the canary in which the datasets differ, >= 1; the claim under test is
+        then the one that follows for groups of that many.
+      observe: what the tester sees of a trained model: "loss" of the canary; "logits" of the canary
+        beside its loss; or "white_box", the updates' inner product with its gradient.
+      initial_weights: "worst_case" (pretrained on the half that is not audited), "random", or the
+        path of a file of weights.
+      max_pretraining_records: of the half that is not audited, no more than this many are used to
+        pretrain, >= 1.
       pretraining_epochs: passes over the half that is not audited, for worst-case weights, >= 0.
       pretraining_learning_rate: of that training, > 0.
-      engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after another;
-        TensorFlow Privacy needs the extra `tensorflow`).
-      device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other engines know "cpu".
-      tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a split).
+      engine: what trains the models: "ensemble" (many at once), "opacus" or "tf_privacy" (one after
+        another; TensorFlow Privacy needs the extra `tensorflow`).
+      device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other
+        engines know "cpu".
+      tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a
+        split).
       critic_widths: widths of the hidden layers of the dv tester's critic.
       ema_rate: of the moving average in the dv tester's training, in [0, 1).
-      num_critics: critics that the dv tester trains, with as many seeds, for its point estimate, >= 1.
+      num_critics: critics that the dv tester trains, with as many seeds, for its point estimate, >=
+        1.
       seed: root of every random stream, >= 0.
     """
 
@@ -110,6 +128,9 @@ class DpSgdExperimentConfig(CheckedSettings):
 
     def claim(self) -> DpSgdClaim:
         """Returns the claim and the noise it needs."""
+        # scipy, which the accounting needs, takes a second to load: not for --help.
+        from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+
         return dp_sgd_claim_at(
             self.alpha,
             self.steps,
@@ -120,3 +141,55 @@ class DpSgdExperimentConfig(CheckedSettings):
             delta=self.delta,
             num_canaries=self.num_canaries,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelTrainingConfig(CheckedSettings):
+    """How models are spread over workers. Results do not depend on it.
+
+    Attributes:
+      num_workers: processes or threads that train, >= 1.
+      models_per_task: most models that a worker trains before it reports back, >= 1.
+      backend: "loky" (processes), "threading", "serial", or a cluster: "dask" or "ray".
+      scheduler: address of a running Dask or Ray cluster; unset: one is started on this machine.
+      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all.
+        None: all.
+      show_progress: draw a progress bar on standard error.
+    """
+
+    num_workers: int = 1
+    models_per_task: Count = 10
+    backend: str = "loky"
+    scheduler: str | None = None
+    num_observed_columns: Count | None = None
+    show_progress: Switch = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_backend(self.backend, self.num_workers, self.scheduler)
+
+
+@dataclasses.dataclass(frozen=True)
+class DpSgdAuditConfig(CheckedSettings):
+    """How much is trained, and how sure the statement is to be.
+
+    Attributes:
+      num_models: trained models per dataset, >= 10; the most that are trained if the audit is
+        sequential.
+      failure_probability: of the whole audit, both directions together, in (0, 1).
+      training: how the models are spread over workers. Results do not depend on it.
+      num_canaries: records in which the datasets differ, >= 1. With more than one the tester's
+        claim must be one for groups of that many (see `dp_sgd_claim_at`).
+      seed: reported beside the result; the streams themselves belong to the mechanism and the
+        tester.
+    """
+
+    num_models: Annotated[int, Int(at_least=MIN_MODELS)] = 200
+    failure_probability: FailureProbability = 0.05
+    training: ModelTrainingConfig = dataclasses.field(default_factory=ModelTrainingConfig)
+    num_canaries: Count = 1
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kind("training", self.training, ModelTrainingConfig)

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Switch
 from dvrenyi_plugin._internal.torch_threads import single_thread
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
+from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.data.neighbours import check_neighbours
-from dvrenyi_plugin.execution.backends import check_backend, run_tasks
+from dvrenyi_plugin.execution.backends import run_tasks
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.finite_observations import (
@@ -47,31 +47,6 @@ class ModelTrainer(Protocol):
         Row i depends on the dataset, which is a copy, the world and indices[i] alone. NaN and infinities are
         observations like others.
         """
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelTrainingConfig(CheckedSettings):
-    """How models are spread over workers. Results do not depend on it.
-
-    Attributes:
-      num_workers: processes or threads that train, >= 1.
-      models_per_task: most models that a worker trains before it reports back, >= 1.
-      backend: "loky", "threading", "serial", "dask" or "ray"; see `run_tasks`.
-      scheduler: address of a running Dask or Ray cluster; None starts one on this machine.
-      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all. None: all.
-      show_progress: draw a progress bar on standard error.
-    """
-
-    num_workers: int = 1
-    models_per_task: Count = 10
-    backend: str = "loky"
-    scheduler: str | None = None
-    num_observed_columns: Count | None = None
-    show_progress: Switch = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_backend(self.backend, self.num_workers, self.scheduler)
 
 
 @dataclasses.dataclass(frozen=True)

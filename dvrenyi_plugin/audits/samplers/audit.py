@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin._internal.limits import CheckedSettings, FailureProbability, Int, Orders, Seed
 from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
 from dvrenyi_plugin.audits.directions import DATASETS, Samples
 from dvrenyi_plugin.audits.samplers.sections import Utility, certificate_section, utility_section
+from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig
 from dvrenyi_plugin.interfaces import (
     NeighboringDatasets,
     PrivacyProperty,
@@ -29,31 +29,7 @@ from dvrenyi_plugin.mechanisms.exponential.exact import (
 )
 from dvrenyi_plugin.mechanisms.exponential.grid import GridMechanism
 
-_MIN_SAMPLES = 10
-
 TesterFactory = Callable[[PrivacyProperty], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class ShkAuditConfig(CheckedSettings):
-    """How much is drawn, and how sure the statement is to be.
-
-    Attributes:
-      num_samples: releases a dataset, >= 10.
-      failure_probability: of the whole audit, all orders and both directions together, in (0, 1).
-      alphas: orders at which Rényi DP is tested, the claim at each read off the mechanism's certificate.
-      seed: reported beside the result.
-    """
-
-    num_samples: Annotated[int, Int(at_least=_MIN_SAMPLES)] = 20_000
-    failure_probability: FailureProbability = 0.05
-    alphas: Orders = (2.0,)
-    seed: Seed = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.alphas or len(set(self.alphas)) != len(self.alphas):
-            raise ValueError(f"alphas must be different orders, at least one, got {self.alphas!r}")
 
 
 def audit_grid_mechanism(

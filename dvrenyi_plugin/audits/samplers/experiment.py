@@ -6,28 +6,15 @@ import dataclasses
 import math
 import os
 import zipfile
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from dvrenyi_plugin._internal.limits import (
-    Allowed,
-    CheckedSettings,
-    Count,
-    Int,
-    OneOf,
-    Orders,
-    Seed,
-)
-from dvrenyi_plugin._internal.ranges import check_positive, check_size
-from dvrenyi_plugin._internal.validation import (
-    check_choice,
-    check_samples,
-)
+from dvrenyi_plugin._internal.validation import check_samples
+from dvrenyi_plugin.audits.samplers.settings import EXTREME, ShkExperimentConfig
 from dvrenyi_plugin.flows.grid import FloatArray
 from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.exponential.broken import (
-    DEFECTS,
     BrokenShkMechanism,
     BrokenShkMechanismConfig,
     balanced_circle_pair,
@@ -53,46 +40,6 @@ from dvrenyi_plugin.mechanisms.exponential.shk import (
     ShkExponentialMechanism,
     ShkExponentialMechanismConfig,
 )
-
-LOSS_NAMES = ("circular_mean", "mean", "median", "logistic")
-MECHANISM_NAMES = ("shk", "exponential", "langevin", *(f"shk_{defect}" for defect in DEFECTS))
-EXTREME, RANDOM = "extreme", "random"
-
-
-@dataclasses.dataclass(frozen=True)
-class ShkExperimentConfig(CheckedSettings):
-    """Which sampler is audited, and on which neighbouring datasets.
-
-    Attributes:
-      mechanism: "shk", "exponential", "langevin", or a broken sampler: "shk_wrong_temperature",
-        "shk_data_dependent_start", "shk_understated_sensitivity".
-      loss: "circular_mean" (angles), "mean" or "median" (numbers in [0, 1]), "logistic" (two features and a label).
-      pair: "extreme" (one record moved from end to end, the others leave the loss flat or balanced), "random" (records
-        drawn at random, one of them replaced), or a path ending in .npz with arrays dataset1 and dataset2.
-      num_records: public number of records, >= 3, unless the pair is read from a file: then its larger dataset's.
-      inverse_temperature: beta > 0.
-      run_time: flow time t >= 0; the exponential mechanism has none.
-      num_steps: of the splitting; None takes ten a unit of time.
-      cells: cells of every axis; None lets the dimension decide.
-      alphas: orders at which the claim is tested.
-      seed: root of every random stream, >= 0.
-    """
-
-    mechanism: Annotated[str, OneOf(MECHANISM_NAMES)] = "shk"
-    loss: Annotated[str, OneOf(LOSS_NAMES)] = "circular_mean"
-    pair: str = EXTREME
-    num_records: Annotated[int, Int(at_least=3)] = 20
-    inverse_temperature: Annotated[float, Allowed(check_positive)] = 5.0
-    run_time: Annotated[float, Allowed(check_size)] = 6.0
-    num_steps: Count | None = None
-    cells: Annotated[int, Int(at_least=3)] | None = None
-    alphas: Orders = (2.0,)
-    seed: Seed = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (isinstance(self.pair, str) and self.pair.endswith(".npz")):
-            check_choice("pair", self.pair, (EXTREME, RANDOM, "a path ending in .npz"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,10 +25,9 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
 )
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp, as_privacy_property
+from dvrenyi_plugin.mechanisms.dp_sgd.names import DEFECTS
 from dvrenyi_plugin.privacy.conversions import dp_sgd_mu, dp_sgd_renyi
 
-MODEL_NAMES = ("mlp", "logistic", "cnn", "cifar_cnn")
-DEFECTS = ("none", "no_clipping", "noise_every_fourth_step", "mean_by_private_count")
 OBSERVATIONS = ("loss", "logits", "loss_and_logits", "weights", "white_box")
 CLAIM_ORDERS = (1.25, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 

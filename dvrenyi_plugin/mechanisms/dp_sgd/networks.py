@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dvrenyi_plugin._internal.validation import check_choice, check_int, check_seed
-from dvrenyi_plugin.mechanisms.dp_sgd.config import MODEL_NAMES
+from dvrenyi_plugin.mechanisms.dp_sgd.names import MODEL_NAMES
 
 
 def build_model(name: str, input_shape: tuple[int, ...], num_classes: int = 10) -> nn.Sequential:

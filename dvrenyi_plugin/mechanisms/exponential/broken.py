@@ -17,15 +17,16 @@ from dvrenyi_plugin._internal.ranges import LARGEST, check_size
 from dvrenyi_plugin._internal.validation import check_int
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid_flow import SHK, FlowPath, run_flow
+from dvrenyi_plugin.mechanisms.exponential.defects import (
+    DATA_DEPENDENT_START,
+    DEFECTS,
+    UNDERSTATED_SENSITIVITY,
+    WRONG_TEMPERATURE,
+)
 from dvrenyi_plugin.mechanisms.exponential.shk import (
     ShkExponentialMechanism,
     ShkExponentialMechanismConfig,
 )
-
-WRONG_TEMPERATURE = "wrong_temperature"
-DATA_DEPENDENT_START = "data_dependent_start"
-UNDERSTATED_SENSITIVITY = "understated_sensitivity"
-DEFECTS = (WRONG_TEMPERATURE, DATA_DEPENDENT_START, UNDERSTATED_SENSITIVITY)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
