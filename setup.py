@@ -12,7 +12,9 @@ VERSION = re.search(
 
 
 def _long_description() -> str:
-    """Returns the README for a page where the files beside it are not: no pictures, paths in place of links to them."""
+    """Returns the README for a page where the files beside it are not: no pictures, paths in place
+    of links to them.
+    """
     text = (HERE / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"!\[[^]]*\]\((?!https?:)[^)]*\)\n*", "", text)
     return re.sub(
@@ -27,7 +29,7 @@ VISION = ["mlxtend>=0.23", "scikit-learn>=1.3"]
 setuptools.setup(
     name="dvrenyi_plugin",
     version=VERSION,
-    description="Rényi differential-privacy auditing for DP-Auditorium: testers, mechanisms, audits",
+    description="Rényi differential privacy audits for DP-Auditorium: testers and mechanisms",
     long_description=_long_description(),
     long_description_content_type="text/markdown",
     license_expression="Apache-2.0",

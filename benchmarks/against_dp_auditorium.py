@@ -66,7 +66,8 @@ class Cell:
 
     @property
     def best_of_theirs(self) -> list[float]:
-        """Largest bound of each repeat over the critic bounds, chosen afterwards in their favour."""
+        """Largest bound of each repeat over the critic bounds, chosen afterwards in their favour.
+        """
         return [
             max((b for b in row if not math.isnan(b)), default=math.nan)
             for row in zip(*self.their_bounds.values(), strict=True)
@@ -161,25 +162,33 @@ def page_of(cells: list[Cell], repeats: int, seed: int) -> str:
         f"{name} {version(name)}"
         for name in ("tensorflow", "numpy", "scipy", "google-vizier", "dp-auditorium")
     )
-    header = "| n a side, alpha | ours, s | theirs, s | theirs / ours | true D_alpha | our bound | their bound |"
+    header = (
+        "| n a side, alpha | ours, s | theirs, s | theirs / ours | true D_alpha | our bound"
+        " | their bound |"
+    )
     return "\n".join(
         [
             "# Against DP-Auditorium's Rényi tester",
             "",
             "N(1, 1) against N(0, 1), lower bounds on D_alpha with failure probability"
             f" {FAILURE_PROBABILITY:g}, both testers on the same samples. Ours is",
-            "`SequentialRenyiPropertyTester` as it comes. Theirs is `RenyiPropertyTester` with its default network,"
+            "`SequentialRenyiPropertyTester` as it comes. Theirs is `RenyiPropertyTester` with its"
+            " default network,"
             f" {EPOCHS} epochs, batches of {BATCH_SIZE}, learning rate {LEARNING_RATE:g},",
-            "once for each critic bound C (`model_output_coordinate_bound`). Seconds are the median of one"
+            "once for each critic bound C (`model_output_coordinate_bound`). Seconds are the median"
+            " of one"
             " `estimate_lower_bound`, the compilation of their training",
-            "step not counted; the two take turns, on one thread. Bounds are the smallest and the largest of"
-            f" {repeats} repeats, of one above {REPEATED_UP_TO:,} samples. A negative bound or NaN certifies nothing.",
+            "step not counted; the two take turns, on one thread. Bounds are the smallest and the"
+            " largest of"
+            f" {repeats} repeats, of one above {REPEATED_UP_TO:,} samples. A negative bound or NaN"
+            f" certifies nothing.",
             "",
             header,
             "|---|---|---|---|---|---|---|",
             *map(row_of, cells),
             "",
-            f"Command: `OMP_NUM_THREADS=1 python benchmarks/against_dp_auditorium.py --repeats {repeats} --seed {seed}` on"
+            f"Command: `OMP_NUM_THREADS=1 python benchmarks/against_dp_auditorium.py --repeats"
+            f" {repeats} --seed {seed}` on"
             f" {os.cpu_count()} cores, Python {platform.python_version()}, {versions}.",
             "",
         ]

@@ -3,9 +3,11 @@
     python benchmarks/blind_hunt.py                    # seeds 0, 1 and 2
     python benchmarks/blind_hunt.py --seeds 7 --keep=/tmp/hunt
 
-For each seed a file is written that registers ten mechanisms m0 to m9: those of the comparison in a random order, each honest or
-broken by the toss of a coin; which, is written nowhere the audit looks. `compare_testers` is then run on that file as any user would run it,
-and its comparison.json is read: a mechanism is accused when its one audit refuted the claim. Only then are the coins looked at.
+For each seed a file is written that registers ten mechanisms m0 to m9: those of the comparison in a
+random order, each honest or broken by the toss of a coin; which, is written nowhere the audit
+looks. `compare_testers` is then run on that file as any user would run it, and its comparison.json
+is read: a mechanism is accused when its one audit refuted the claim. Only then are the coins looked
+at.
 
 The failure probability is 0.05 over all audits of a hunt: each of the ten gets 0.005.
 """
@@ -46,7 +48,9 @@ def m{number}(broken, seed):
 
 
 def toss(seed: int) -> list[tuple[str, bool]]:
-    """Returns kind and coin of each mechanism. At least one of each coin, so that both answers are possible."""
+    """Returns kind and coin of each mechanism. At least one of each coin, so that both answers are
+    possible.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     while True:
         kinds = rng.permutation(KINDS)

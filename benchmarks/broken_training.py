@@ -1,16 +1,20 @@
-"""Are broken trainings caught, and honest ones left alone? One row per case and seed, appended to a CSV as it is done.
+"""Are broken trainings caught, and honest ones left alone? One row per case and seed, appended to a
+CSV as it is done.
 
-Every case claims what its noise multiplier says and is audited in batches, by its canary's loss alone, at order 2 and
-failure probability 0.05, until the claim is refuted or 500 models a world are trained. What broken training truly leaks:
+Every case claims what its noise multiplier says and is audited in batches, by its canary's loss
+alone, at order 2 and failure probability 0.05, until the claim is refuted or 500 models a world are
+trained. What broken training truly leaks:
 
 - half_noise: 2 mu.
 - no_clipping: mu times the canary's gradient norm (blank canary: about 2) over the clipping norm.
-- noise_every_fourth_step: 2 mu; all steps move the weights, a quarter of the noise's variance is there.
-- mean_by_private_count: two records, so the mean's noise falls by a third when the canary joins. The weights'
-  standard deviations differ by the factor 3/2, for which no divergence of order 2 is finite.
+- noise_every_fourth_step: 2 mu; all steps move the weights, a quarter of the noise's variance is
+there.
+- mean_by_private_count: two records, so the mean's noise falls by a third when the canary joins.
+  The weights' standard deviations differ by the factor 3/2, for which no divergence of order 2 is
+  finite.
 
-    python benchmarks/broken_training.py --output=broken_training.csv [--cases half_noise ...] [--max_seconds 280]
-    python benchmarks/broken_training.py --output=broken_training.csv --table
+    python benchmarks/broken_training.py --output=broken_training.csv [--cases half_noise ...]
+    [--max_seconds 280] python benchmarks/broken_training.py --output=broken_training.csv --table
 
 A run goes on where the CSV ends.
 """
@@ -37,7 +41,8 @@ from dvrenyi_plugin.audits.dp_sgd.settings import (
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 
 MAX_MODELS = 500
-# Smaller than the command's default protocol (100 records, 100 steps) to be run often; d-prime is that of the claim in both.
+# Smaller than the command's default protocol (100 records, 100 steps) to be run often; d-prime is
+# that of the claim in both.
 USUAL = {"num_records": 20, "steps": 25}
 ONE_RECORD = {"num_records": 1, "steps": 25, "mu": 0.5}
 TWO_RECORDS = {"num_records": 2, "steps": 25, "mu": 0.5}
@@ -101,7 +106,10 @@ def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     )
     report = result.report
     assert report.sequential is not None
-    without = report.document()["losses"]["without_canary"].standard_deviation
+    losses = report.document()["losses"]
+    without, with_canary = (
+        losses[name].standard_deviation for name in ("without_canary", "with_canary")
+    )
     return {
         "case": case,
         "seed": seed,
@@ -111,7 +119,7 @@ def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
         "lower_bound": f"{report.lower_bound:.4f}",
         "d_prime": f"{report.document()['d_prime']:.4f}",
         "noise_free_d_prime": f"{report.document()['noise_free_d_prime']:.4f}",
-        "deviation_ratio": f"{without / report.document()['losses']['with_canary'].standard_deviation:.4f}",
+        "deviation_ratio": f"{without / with_canary:.4f}",
         "seconds": f"{time.perf_counter() - start:.1f}",
     }
 
@@ -147,7 +155,8 @@ def print_table(rows: list[dict[str, str]]) -> None:
         mean = sum(float(row["d_prime"]) for row in mine) / len(mine)
         bounds = [float(row["lower_bound"]) for row in mine]
         print(
-            f"| {case} | {float(mine[0]['claim']):.3g} | {len(mine)} | {len(after)} | {', '.join(after) or 'none'}"
+            f"| {case} | {float(mine[0]['claim']):.3g} | {len(mine)} | {len(after)} |"
+            f" {', '.join(after) or 'none'}"
             f" | {mean:.2f} | {min(bounds):.2f} to {max(bounds):.2f} |"
         )
 

@@ -1,11 +1,12 @@
 """How much of a claim the canary's loss shows: d-prime over mu, by model, canary and mu.
 
-Two figures a row. "measured" is d-prime of the losses of trained models, with its standard error. "noise-free" divides the
-shift of the loss between two models trained without noise, which has no sampling error, by the measured standard deviation.
-A claim of mu-Gaussian DP allows d-prime = mu.
+Two figures a row. "measured" is d-prime of the losses of trained models, with its standard error.
+"noise-free" divides the shift of the loss between two models trained without noise, which has no
+sampling error, by the measured standard deviation. A claim of mu-Gaussian DP allows d-prime = mu.
 
     python benchmarks/canary_separation.py --num_models=200 --models=mlp --canaries=blank --mus=1,2
-    python benchmarks/canary_separation.py --models=mlp,cnn --canaries=blank --mus=1 --observe=loss,white_box
+    python benchmarks/canary_separation.py --models=mlp,cnn --canaries=blank --mus=1
+    --observe=loss,white_box
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def main() -> None:
         parser, models="logistic", mus="1", num_records=10, steps=3, num_models=4, num_workers=1
     )
     print(
-        "model     canary       label  gradient norm  mu  seed  observed   measured        noise-free  seconds"
+        "model     canary       label  gradient norm  mu  seed  observed   measured       "
+        " noise-free  seconds"
     )
     settings = itertools.product(
         options.models.split(","),
@@ -76,9 +78,11 @@ def print_row(config: DpSgdExperimentConfig, num_models: int, num_workers: int) 
     separation = Separation.of(without, with_canary)
     print(
         f"{config.model:<9} {config.canary:<12} {experiment.canary.label:<6}"
-        f" {experiment.canary.initial_gradient_norm:<14.3g} {config.mu:<3g} {config.seed:<5} {config.observe:<10}"
+        f" {experiment.canary.initial_gradient_norm:<14.3g} {config.mu:<3g} {config.seed:<5}"
+        f" {config.observe:<10}"
         f" {separation.d_prime:.3f} +- {separation.standard_error:.3f}"
-        f"  {experiment.noise_free_shift / separation.standard_deviation:<11.3f} {time.perf_counter() - start:.0f}",
+        f"  {experiment.noise_free_shift / separation.standard_deviation:<11.3f}"
+        f" {time.perf_counter() - start:.0f}",
         flush=True,
     )
 

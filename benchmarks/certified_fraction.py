@@ -1,16 +1,19 @@
 """Measures how much of the true divergence each method certifies, beside the information limit.
 
-    python benchmarks/certified_fraction.py                       # everything, then the page and the picture
-    python benchmarks/certified_fraction.py --methods=ours --families=gaussian --num_pairs 500 --alphas 2
+    python benchmarks/certified_fraction.py    # everything, then the page and the picture
+    python benchmarks/certified_fraction.py --methods=ours --families=gaussian --num_pairs 500
     python benchmarks/certified_fraction.py --page_only
 
-One row is appended to the results file as soon as it is known, and rows that are there are not computed again. Methods:
+One row is appended to the results file as soon as it is known, and rows that are there are not
+computed again. Methods:
 
-    ours        SequentialRenyiPropertyTester, nothing known about the laws
-    betting     DvRenyiPropertyTester: a neural critic on a part of the samples, two betting bounds on the rest
-    threshold   ThresholdAttackTester: a 0/1 rule and joint Clopper-Pearson bounds
-    radius      the Chernoff radius log((1 + g) / (1 - g)) of DP-Auditorium's Renyi tester, in the best case: all samples
-                test, the critic is the true log ratio clipped to [-C, C], and C is the best of a grid in hindsight
+- ours: SequentialRenyiPropertyTester, nothing known about the laws.
+- betting: DvRenyiPropertyTester, a neural critic on a part of the samples, two betting bounds on
+  the rest.
+- threshold: ThresholdAttackTester, a 0/1 rule and joint Clopper-Pearson bounds.
+- radius: the Chernoff radius log((1 + g) / (1 - g)) of DP-Auditorium's Renyi tester, in the best
+  case: all samples test, the critic is the true log ratio clipped to [-C, C], and C is the best of
+  a grid in hindsight.
 """
 
 from __future__ import annotations

@@ -79,8 +79,9 @@ def _entry(row: Row | None) -> str:
 
 
 def shortfalls(rows: Sequence[Row]) -> list[str]:
-    """Returns the cells of "ours" below what the project holds itself to: Gaussians at orders 1.25 and 2 as listed in
-    `_FLOORS` (middle mu, outer mu), and 0.6 of the limit at n = 5,000 elsewhere."""
+    """Returns the cells of "ours" below what the project holds itself to: Gaussians at orders 1.25
+    and 2 as listed in `_FLOORS` (middle mu, outer mu), and 0.6 of the limit at n = 5,000 elsewhere.
+    """
     short = []
     for row in rows:
         limit, count = float(row["limit"]), int(row["num_pairs"])

@@ -1,15 +1,17 @@
 """Counts how often each tester refutes a claim that is exactly true.
 
-    python benchmarks/coverage.py                                   # everything that is missing, then the page
+    python benchmarks/coverage.py    # everything that is missing, then the page
     python benchmarks/coverage.py --testers=sequential --cells null "heavy tails"
     python benchmarks/coverage.py --page_only
 
-In every cell the claim is the true divergence itself (0 for equal laws), where a valid test has the least room. One data set serves
-all three failure probabilities. Runs are made in chunks, each cell's first chunk before any second one; a chunk is appended to the results file as
-soon as it is done and is not computed again, so that an interrupted benchmark goes on where it was.
+In every cell the claim is the true divergence itself (0 for equal laws), where a valid test has the
+least room. One data set serves all three failure probabilities. Runs are made in chunks, each
+cell's first chunk before any second one; a chunk is appended to the results file as soon as it is
+done and is not computed again, so that an interrupted benchmark goes on where it was.
 
-Every entry is `audit` of the tester itself, in one direction: with its own split or order of the samples, its warm-up, and every smaller null of
-the sequential tester rejected too. Only what does not depend on the failure probability (a fit, a critic) is computed once for all three.
+Every entry is `audit` of the tester itself, in one direction: with its own split or order of the
+samples, its warm-up, and every smaller null of the sequential tester rejected too. Only what does
+not depend on the failure probability (a fit, a critic) is computed once for all three.
 """
 
 from __future__ import annotations
@@ -260,7 +262,8 @@ class Total:
 
     @property
     def p_value(self) -> float:
-        """One-sided: probability of so many refutations or more if the failure probability is kept."""
+        """One-sided: probability of so many refutations or more if the failure probability is kept.
+        """
         return float(stats.binom.sf(self.refuted - 1, self.repeats, self.failure_probability))
 
 
@@ -281,11 +284,15 @@ def write_page(rows: Sequence[dict[str, str]], docs: pathlib.Path) -> None:
     lines = [
         "# How often a true claim is refuted",
         "",
-        "`python benchmarks/coverage.py` writes this page. The claim is exactly the true divergence at alpha = 2, so every refutation is an error; 200"
-        " samples a side (120 and 400 where counts are unequal). Entries are the fraction of runs that refute, at failure probabilities"
-        f" {', '.join(f'{b:g}' for b in FAILURE_PROBABILITIES)}. **Bold**: significantly more than allowed (one-sided binomial test at {SIGNIFICANCE:g}).",
+        "`python benchmarks/coverage.py` writes this page. The claim is exactly the true divergence"
+        " at alpha = 2, so every refutation is an error; 200"
+        " samples a side (120 and 400 where counts are unequal). Entries are the fraction of runs"
+        " that refute, at failure probabilities"
+        f" {', '.join(f'{b:g}' for b in FAILURE_PROBABILITIES)}. **Bold**: significantly more than"
+        f" allowed (one-sided binomial test at {SIGNIFICANCE:g}).",
         "",
-        "`gdp_baseline` is the published baseline, which is *not valid* at its stated level: it is here for comparison.",
+        "`gdp_baseline` is the published baseline, which is *not valid* at its stated level: it is"
+        " here for comparison.",
         "",
         "| cell | tester | runs | " + " | ".join(f"{b:g}" for b in FAILURE_PROBABILITIES) + " |",
         "|---" * (3 + len(FAILURE_PROBABILITIES)) + "|",

@@ -1,11 +1,14 @@
 """Time of one model's DP-SGD step in every engine, one thread, on random images of MNIST's shape.
 
-Processor time of this one-threaded process is measured (wall time when the ensemble runs on another device),
-engines are timed in turn within each round, and the fastest round counts, so that other processes on the machine
-disturb ratios little. The ensemble's time includes setting up and observing the models.
+Processor time of this one-threaded process is measured (wall time when the ensemble runs on another
+device), engines are timed in turn within each round, and the fastest round counts, so that other
+processes on the machine disturb ratios little. The ensemble's time includes setting up and
+observing the models.
 
-    python benchmarks/dpsgd_engines.py [--cases mlp:100 mlp:1000 cnn:100] [--rounds 5] [--device cpu]
-    python benchmarks/dpsgd_engines.py --audit     (500 + 500 models, 100 records, 100 steps; Opacus on fewer)
+    python benchmarks/dpsgd_engines.py [--cases mlp:100 cnn:100] [--rounds 5] [--device cpu]
+    python benchmarks/dpsgd_engines.py --audit
+
+With --audit: 500 + 500 models, 100 records, 100 steps; Opacus on fewer.
 """
 
 from __future__ import annotations
@@ -189,10 +192,11 @@ def audit_job(engine: str, world: int, first: int, count: int) -> float:
 
 
 def run_audit(workers: int, ensemble_models: int, opacus_models: int) -> None:
-    """Times the training of 500 + 500 mlp models, 100 records, 100 steps, by the ensemble and by Opacus.
+    """Times the training of 500 + 500 mlp models, 100 records, 100 steps, by the ensemble and by
+    Opacus.
 
-    With fewer models than 500 a world, the time for 500 is theirs in proportion. Processor seconds over the number of
-    workers are what the wall time would be on an idle machine.
+    With fewer models than 500 a world, the time for 500 is theirs in proportion. Processor seconds
+    over the number of workers are what the wall time would be on an idle machine.
     """
     print("| engine | models | wall s | processor s | processor s for 1,000 models, by worker |")
     print("|---|---|---|---|---|")

@@ -3,8 +3,9 @@
     python benchmarks/dv_estimator.py --alpha=2 --seeds=20
     python benchmarks/dv_estimator.py --alpha=2 --seeds=20 --literal=mnist
 
-"held out" is the value on the validation samples (a fifth of each side; they choose only when training stops);
-"fresh" is the value on 20,000 new samples a side. Neither is a lower bound with a stated probability.
+"held out" is the value on the validation samples (a fifth of each side; they choose only when
+training stops); "fresh" is the value on 20,000 new samples a side. Neither is a lower bound with a
+stated probability.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def main() -> None:
     arguments = parse_arguments(parser, mus=(1.0,), num_samples=60, seeds=2)
     torch.set_num_threads(1)
     print(
-        "| alpha | mu | D | training | held out | (sd) | fresh | (sd) | largest | not finite | s / fit |"
+        "| alpha | mu | D | training | held out | (sd) | fresh | (sd) | largest | not finite | s /"
+        " fit |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for mu in arguments.mus:
@@ -87,7 +89,8 @@ def _row(arguments: argparse.Namespace, mu: float) -> str:
     table = np.array(values)
     means, deviations = table.mean(axis=0), table.std(axis=0, ddof=1)
     return (
-        f"| {alpha:g} | {mu:.3f} | {divergence:.3f} | {means[0]:.3f} | {_error(means[1], divergence)}"
+        f"| {alpha:g} | {mu:.3f} | {divergence:.3f} | {means[0]:.3f} |"
+        f" {_error(means[1], divergence)}"
         f" | {deviations[1]:.3f} | {_error(means[2], divergence)} | {deviations[2]:.3f}"
         f" | {np.max(table[:, :2]):.2f} | {int((~np.isfinite(table)).sum())}"
         f" | {seconds / arguments.seeds:.2f} |"

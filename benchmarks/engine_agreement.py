@@ -1,8 +1,9 @@
-"""Do the engines train the same law? Canary losses of many models from each, on one protocol, and two-sample tests.
+"""Do the engines train the same law? Canary losses of many models from each, on one protocol, and
+two-sample tests.
 
-Every engine trains its models on the same neighbouring datasets from the same weights, each with noise of its own. Losses go to
-one CSV an engine as models finish; a later call goes on where the file ends. Run inside an environment that has TensorFlow Privacy
-(requirements/tensorflow.txt).
+Every engine trains its models on the same neighbouring datasets from the same weights, each with
+noise of its own. Losses go to one CSV an engine as models finish; a later call goes on where the
+file ends. Run inside an environment that has TensorFlow Privacy (requirements/tensorflow.txt).
 
     python benchmarks/engine_agreement.py train [--engine=tf_privacy_loop] [--stop_after=240]
     python benchmarks/engine_agreement.py [compare]
@@ -58,8 +59,8 @@ COLUMNS = ["world", "index", "loss", "cpu_seconds"]
 def build(name: str, dataset: str, steps: int) -> tuple[DpSgdExperiment, Any]:
     """Returns the protocol and this engine's mechanism for it.
 
-    The engines' seeds differ: independent samples are what two-sample tests need. (Full batches leave nothing but
-    noise to a seed.)
+    The engines' seeds differ: independent samples are what two-sample tests need. (Full batches
+    leave nothing but noise to a seed.)
     """
     engine, changes = ENGINES[name]
     experiment = build_dp_sgd_experiment(
@@ -119,7 +120,8 @@ def train(
         if time.perf_counter() > deadline:
             break
     print(
-        f"{name}: {len(read_losses(path))} of {2 * num_models} models, {time.perf_counter() - start:.0f} s"
+        f"{name}: {len(read_losses(path))} of {2 * num_models} models,"
+        f" {time.perf_counter() - start:.0f} s"
     )
 
 
@@ -127,7 +129,8 @@ def compare(folder: pathlib.Path) -> None:
     """Prints d-prime and time of each engine, and the two-sample tests between them."""
     losses: dict[str, list[NDArray[np.float64]]] = {}
     print(
-        "| engine | models a world | mean without | mean with | d-prime | processor seconds a model |"
+        "| engine | models a world | mean without | mean with | d-prime | processor seconds a model"
+        " |"
     )
     print("|---|---|---|---|---|---|")
     for name in ENGINES:
@@ -154,7 +157,8 @@ def compare(folder: pathlib.Path) -> None:
     pairs = list(itertools.combinations(losses, 2))
     tests = 2 * 2 * len(pairs)
     print(
-        f"\n{tests} tests: at a level of 0.05 over all of them, differ when p < {0.05 / tests:.5f}\n"
+        f"\n{tests} tests: at a level of 0.05 over all of them, differ when p <"
+        f" {0.05 / tests:.5f}\n"
     )
     print(
         "| engines | world | Kolmogorov-Smirnov p | Mann-Whitney p | standard deviations, ratio |"
@@ -171,7 +175,8 @@ def compare(folder: pathlib.Path) -> None:
             smallest = min(smallest, *p_values)
             ratio = one.std(ddof=1) / other.std(ddof=1)
             print(
-                f"| {first}, {second} | {label} | {p_values[0]:.3f} | {p_values[1]:.3f} | {ratio:.3f} |"
+                f"| {first}, {second} | {label} | {p_values[0]:.3f} | {p_values[1]:.3f} |"
+                f" {ratio:.3f} |"
             )
     verdict = "no difference found" if smallest >= 0.05 / tests else "THE ENGINES DIFFER"
     print(

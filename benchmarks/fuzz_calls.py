@@ -1,8 +1,9 @@
 """A fuzzer of this package's public functions: draws a call, makes it, and judges what came of it.
 
-A call is right if it returns without NaN, or raises ValueError, TypeError, OSError or ImportError with a text that this package
-wrote; in a bounded time and without a warning. Arguments are plausible values of which a few are replaced by extreme ones. Every
-call has a key, (seed, subject, number), from which it can be made again.
+A call is right if it returns without NaN, or raises ValueError, TypeError, OSError or ImportError
+with a text that this package wrote; in a bounded time and without a warning. Arguments are
+plausible values of which a few are replaced by extreme ones. Every call has a key, (seed, subject,
+number), from which it can be made again.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class Subject:
 def function_subject(
     name: str, function: Callable[..., Any], left_out: Collection[str] = ()
 ) -> Subject:
-    """Returns a subject that calls a function or builds a class, then a few methods of what comes back.
+    """Returns a subject that calls a function or builds a class, then a few methods of what comes
+    back.
 
     Args:
       name: of the subject.
@@ -175,8 +177,9 @@ def run_case(
 
 @contextlib.contextmanager
 def _watched(time_limit_s: float) -> Iterator[None]:
-    """Makes warnings errors, keeps output away, and ends what takes too long: seconds of this process's own, so that other
-    programs on the machine do not matter."""
+    """Makes warnings errors, keeps output away, and ends what takes too long: seconds of this
+    process's own, so that other programs on the machine do not matter.
+    """
 
     def ring(_signal: int, _frame: Any) -> None:
         raise _TooSlowError

@@ -1,7 +1,8 @@
 """Plausible arguments for the fuzzer, by parameter name or by annotation.
 
-A new function joins by itself when its parameters have names or annotations that are known here. One that does not is
-reported, so that its parameter is added here or the function is put on its room's list of what is left out.
+A new function joins by itself when its parameters have names or annotations that are known here.
+One that does not is reported, so that its parameter is added here or the function is put on its
+room's list of what is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def log_masses(draw: Drawer, size: int = 4) -> np.ndarray:
 
 
 def samples(draw: Drawer) -> np.ndarray:
-    """Returns samples as testers and mechanisms get them: continuous, discrete, constant, heavy, in one or more columns."""
+    """Returns samples as testers and mechanisms get them: continuous, discrete, constant, heavy, in
+    one or more columns.
+    """
     count = draw.choose(2, 8, 20, 30, 200)
     columns = draw.choose(1, 1, 1, 2, 11)
     rng = draw.rng
@@ -65,7 +68,9 @@ def dataset(draw: Drawer) -> Any:
 
 
 def claims() -> Examples:
-    """Returns examples of privacy properties, and of the curves and families that they are tested in."""
+    """Returns examples of privacy properties, and of the curves and families that they are tested
+    in.
+    """
     from dvrenyi_plugin import interfaces as i
     from dvrenyi_plugin.privacy import trade_off, trade_off_families
 

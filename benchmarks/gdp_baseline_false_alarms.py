@@ -1,6 +1,7 @@
 """Prints how often the published Gaussian-DP baseline refutes a claim that holds.
 
-The claim is mu-Gaussian DP and the data are N(mu, 1) against N(0, 1), so the claim is exactly true; mu = 0 is null
+The claim is mu-Gaussian DP and the data are N(mu, 1) against N(0, 1), so the claim is exactly true;
+mu = 0 is null
 data. Run: python benchmarks/gdp_baseline_false_alarms.py --repeats=2000
 """
 

@@ -65,8 +65,9 @@ def laplace(shift: float) -> KnownPair:
 
 
 def packing(size: int, delta: float) -> KnownPair:
-    """The family of theorem B.6: P uniform on `size` points, Q(i) = (1 + delta u_i) / size with balanced signs u that
-    alternate, so that no threshold on the point's number separates the laws."""
+    """The family of theorem B.6: P uniform on `size` points, Q(i) = (1 + delta u_i) / size with
+    balanced signs u that alternate, so that no threshold on the point's number separates the laws.
+    """
     signs = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
     return finite(
         f"packing, {size} points, delta {delta:.3g}",

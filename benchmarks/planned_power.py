@@ -1,10 +1,12 @@
-"""Checks the planner: how often a claim is refuted with just the number of pairs that was planned for it.
+"""Checks the planner: how often a claim is refuted with just the number of pairs that was planned
+for it.
 
     python benchmarks/planned_power.py --repeats=200
 
-Claim and truth are Gaussian. "known" is the optimal e-process with the true log ratio, in one direction. "fixed" is an audit of a
-number of models that is fixed beforehand, "batches" one that trains in batches: both directions, each at half of the failure
-probability, refuted when either of them refutes. Prints a Markdown table.
+Claim and truth are Gaussian. "known" is the optimal e-process with the true log ratio, in one
+direction. "fixed" is an audit of a number of models that is fixed beforehand, "batches" one that
+trains in batches: both directions, each at half of the failure probability, refuted when either of
+them refutes. Prints a Markdown table.
 """
 
 from __future__ import annotations

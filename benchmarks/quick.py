@@ -1,4 +1,6 @@
-"""The flag that all benchmarks share: --quick, seconds instead of hours, to see that a benchmark runs."""
+"""The flag that all benchmarks share: --quick, seconds instead of hours, to see that a benchmark
+runs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def parse_arguments(parser: argparse.ArgumentParser, **quick: Any) -> argparse.N
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a run of seconds, to see that it works: small settings, files go to a temporary folder",
+        help="a run of seconds, to see that it works: small settings, files in a temporary folder",
     )
     arguments = parser.parse_args()
     if arguments.quick:

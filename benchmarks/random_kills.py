@@ -1,9 +1,11 @@
-"""Kills audits and comparisons at random times and compares the last run with one that was never killed.
+"""Kills audits and comparisons at random times and compares the last run with one that was never
+killed.
 
     python benchmarks/random_kills.py --program=audit_shk --kills=20
     python benchmarks/random_kills.py --program=compare_testers --kills=20
 
-Every kill is SIGKILL to the main process alone, as the system's out-of-memory killer does it. Prints what survived, and ends
+Every kill is SIGKILL to the main process alone, as the system's out-of-memory killer does it.
+Prints what survived, and ends
 with status 1 if the results differ or if anything is left behind: a process, a folder, a file.
 """
 
@@ -66,7 +68,8 @@ def main() -> int:
         same = result(arguments.program, whole) == result(arguments.program, killed)
         left = [str(path) for path in Path(folder).rglob(".dvrenyi-*")]
         print(
-            f"{arguments.program}: {seconds:.1f} s uninterrupted; {kills} of {starts} runs were killed;"
+            f"{arguments.program}: {seconds:.1f} s uninterrupted; {kills} of {starts} runs were"
+            f" killed;"
             f" same result: {same}; processes left: {left_alive}; left behind: {left}"
         )
         return 0 if same and not left and not left_alive else 1

@@ -1,11 +1,12 @@
 """Compares the results of fixed seeds with those that an earlier version of the program gave.
 
-    python benchmarks/same_results.py --write=before.json       on the old code
-    python benchmarks/same_results.py --compare=before.json     on the new: lists what differs, exit status 1
+    python benchmarks/same_results.py --write=before.json      # on the old code
+    python benchmarks/same_results.py --compare=before.json    # on the new: lists what differs
 
-Audits of DP-SGD with each installed engine, fixed and sequential, of samplers, a small comparison and a plan run through
-the commands, and every number of their JSON documents is compared but for times, versions and fingerprints. Run both on
-one machine with one number of threads: the last bits of sums of floats depend on them.
+Audits of DP-SGD with each installed engine, fixed and sequential, of samplers, a small comparison
+and a plan run through the commands, and every number of their JSON documents is compared but for
+times, versions and fingerprints. Run both on one machine with one number of threads: the last bits
+of sums of floats depend on them.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def results(program: Any, arguments: tuple[str, ...]) -> Any:
 
 
 def leaves(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields each value of a document with its place in it, but for what differs from run to run."""
+    """Yields each value of a document with its place in it, but for what differs from run to run.
+    """
     if isinstance(content, dict):
         for key, value in content.items():
             if not any(word in key for word in _NOT_COMPARED):

@@ -1,11 +1,15 @@
-"""How many models a sequential audit of DP-SGD needs: repeats of the default audit, with other images, weights and noise.
+"""How many models a sequential audit of DP-SGD needs: repeats of the default audit, with other
+images, weights and noise.
 
-One row a noise scale and seed goes to --csv as soon as it is known; rows that are there are not made again, so the run may
-be stopped and resumed, or spread over several processes by --seeds. The table at the end summarises the whole file.
+One row a noise scale and seed goes to --csv as soon as it is known; rows that are there are not
+made again, so the run may be stopped and resumed, or spread over several processes by --seeds. The
+table at the end summarises the whole file.
 
-    python benchmarks/sequential_audit.py --noise_scales=0.5,1 --seeds=0-19 --csv=docs/sequential_audit.csv
+    python benchmarks/sequential_audit.py --noise_scales=0.5,1 --seeds=0-19
+    --csv=docs/sequential_audit.csv
 
-With --losses_dir every model's loss is kept and never trained again, so other batches or claims take seconds.
+With --losses_dir every model's loss is kept and never trained again, so other batches or claims
+take seconds.
 """
 
 from __future__ import annotations
@@ -151,7 +155,8 @@ def _run(noise_scale: float, seed: int, options: argparse.Namespace) -> dict[str
 
 def _table(rows: list[dict[str, str]]) -> str:
     lines = [
-        "| noise scale | runs | refuted | models a world when refuted: median (range) | models a world saved: median"
+        "| noise scale | runs | refuted | models a world when refuted: median (range) | models a"
+        " world saved: median"
         " | d-prime: mean | with futility: refuted, futile | median models a world |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -162,7 +167,8 @@ def _table(rows: list[dict[str, str]]) -> str:
         futility = [row["stopped_with_futility"] for row in group]
         spread = f"{statistics.median(models):g} ({min(models)} to {max(models)})" if models else ""
         lines.append(
-            f"| {noise_scale} | {len(group)} | {len(models)} | {spread} | {statistics.median(saved):g}"
+            f"| {noise_scale} | {len(group)} | {len(models)} | {spread} |"
+            f" {statistics.median(saved):g}"
             f" | {statistics.mean(float(row['d_prime']) for row in group):.2f}"
             f" | {futility.count('refuted')}, {futility.count('futile')}"
             f" | {statistics.median(int(row['models_with_futility']) for row in group):g} |"

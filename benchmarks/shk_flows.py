@@ -1,4 +1,5 @@
-"""Measurements of the SHK flows on a grid: experiments, invariants, speed, audits. About six minutes on one core.
+"""Measurements of the SHK flows on a grid: experiments, invariants, speed, audits. About six
+minutes on one core.
 
     python benchmarks/shk_flows.py [--section=experiments|invariants|speed|audits]
 
@@ -135,14 +136,16 @@ def measure_invariants(quick: bool) -> None:
     for dynamics in DYNAMICS:
         path = run_flow(grid, potential, 5.0, -potential, FlowConfig(dynamics=dynamics))
         print(
-            f"pi after t = 5 under {dynamics:<12} off by {np.abs(path.final - path.log_target).max():.1e}"
+            f"pi after t = 5 under {dynamics:<12} off by"
+            f" {np.abs(path.final - path.log_target).max():.1e}"
         )
 
 
 def measure_speed(quick: bool) -> None:
     """Prints the time of the splitting and of the paper's RK4 at equal error, and of large runs."""
     print(
-        "\n| cells | law at | steps needed | sup-log error | splitting / s | RK4 steps | RK4 / s | times faster |"
+        "\n| cells | law at | steps needed | sup-log error | splitting / s | RK4 steps | RK4 / s |"
+        " times faster |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for cells in (24,) if quick else (192, 1024):
@@ -161,7 +164,8 @@ def measure_speed(quick: bool) -> None:
             rk4 *= rk4_steps / timed
             note = "" if timed == rk4_steps else f" (from {timed} steps)"
             print(
-                f"| {cells} | {label} | {num_steps} | {error:.1e} | {ours:.4f} | {rk4_steps} | {rk4:.2f}{note} |"
+                f"| {cells} | {label} | {num_steps} | {error:.1e} | {ours:.4f} | {rk4_steps} |"
+                f" {rk4:.2f}{note} |"
                 f" {rk4 / ours:.0f} |"
             )
     grid = Grid.torus(16 if quick else 256, 2)
@@ -174,7 +178,8 @@ def measure_speed(quick: bool) -> None:
     coarse = run_flow(grid, plane, 5.0).final
     fine = run_flow(grid, plane, 5.0, config=FlowConfig(num_steps=150)).final
     print(
-        f"{grid.shape[0]} x {grid.shape[1]} to t = 5, 50 steps: {seconds:.1f} s, off 150 steps by {np.abs(coarse - fine).max():.1e}"
+        f"{grid.shape[0]} x {grid.shape[1]} to t = 5, 50 steps: {seconds:.1f} s, off 150 steps by"
+        f" {np.abs(coarse - fine).max():.1e}"
     )
     law = run_flow(Grid.torus(192), experiment_potentials(Grid.torus(192), "2")[0], 5.0).final
     for name, a_grid, a_law in (
@@ -187,14 +192,17 @@ def measure_speed(quick: bool) -> None:
 
 
 def measure_audits(quick: bool) -> None:
-    """Prints how often audits refute the honest and the broken samplers, at failure probability 0.05."""
+    """Prints how often audits refute the honest and the broken samplers, at failure probability
+    0.05.
+    """
     testers = {
         "sequential": (SequentialRenyiPropertyTester, SequentialRenyiPropertyTesterConfig),
         "threshold": (ThresholdAttackTester, ThresholdAttackTesterConfig),
     }
     config = ShkAuditConfig(num_samples=500) if quick else ShkAuditConfig()
     print(
-        f"\n{config.num_samples:,} releases a dataset, alpha = 2, pair `extreme`, failure probability 0.05:"
+        f"\n{config.num_samples:,} releases a dataset, alpha = 2, pair `extreme`, failure"
+        f" probability 0.05:"
     )
     print("| mechanism | claim | exact D_2 | tester | refuted | median certified lower bound |")
     print("|---|---|---|---|---|---|")
@@ -219,7 +227,8 @@ def measure_audits(quick: bool) -> None:
             bound = float(np.median([report.lower_bound for report in reports]))
             claim, exact = reports[0].claim.epsilon, reports[0].exact_divergence
             print(
-                f"| {mechanism} | {claim:.4g} | {exact:.4g} | {name} | {refuted} of {len(seeds)} | {bound:.4g} |",
+                f"| {mechanism} | {claim:.4g} | {exact:.4g} | {name} | {refuted} of {len(seeds)} |"
+                f" {bound:.4g} |",
                 flush=True,
             )
 
@@ -227,7 +236,8 @@ def measure_audits(quick: bool) -> None:
 def _reference(grid: Grid, potentials: np.ndarray, run_time: float) -> np.ndarray:
     if grid.num_cells <= 192:
         return run_rk4(grid, potentials, run_time, flux=REVERSIBLE)
-    # RK4 would take minutes here; Richardson on 2,000 and 4,000 steps of a second-order scheme instead.
+    # RK4 would take minutes here; Richardson on 2,000 and 4,000 steps of a second-order scheme
+    # instead.
     laws = [
         run_flow(grid, potentials, run_time, config=FlowConfig(num_steps=n)).final
         for n in (2000, 4000)

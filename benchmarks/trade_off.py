@@ -1,4 +1,5 @@
-"""The trade-off e-process: false alarms at true claims, certified mu over its limit, pairs to refute, time per call.
+"""The trade-off e-process: false alarms at true claims, certified mu over its limit, pairs to
+refute, time per call.
 
 python benchmarks/trade_off.py
 """
@@ -90,7 +91,9 @@ def false_alarms(repeats: int, pairs: int) -> None:
 
 
 def certified(sizes: list[int], most_pairs: int) -> None:
-    """Prints the mean certified mu over the limit, and the time of a call over that of the Rényi e-process."""
+    """Prints the mean certified mu over the limit, and the time of a call over that of the Rényi
+    e-process.
+    """
     print("\nCertified mu over its limit")
     for pairs in sizes:
         repeats = max(2, min(40, most_pairs // pairs))

@@ -1,8 +1,9 @@
 """DP-Auditorium's protocols and property dataclasses: same names, same shape, no import of it.
 
-An object of the real DP-Auditorium is accepted wherever one of these is, because nothing here tests for a
-class: a property is read by the names of its fields (`read_claim`), a tester, mechanism or generator is
-anything that can be called the right way.
+An object of the real DP-Auditorium is accepted wherever one of these is, because nothing here tests
+for a
+class: a property is read by the names of its fields (`read_claim`), a tester, mechanism or
+generator is anything that can be called the right way.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class TrainingConfig(CheckedSettings):
       training_epochs: passes over the fitting samples, >= 1.
       batch_size: samples a minibatch and side, >= 1.
       optimizer_learning_rate: Adam's step size, > 0.
-      model_output_coordinate_bound: largest absolute critic value, > 0; None lets the tester choose.
+      model_output_coordinate_bound: largest absolute critic value, > 0; None lets the tester
+        choose.
       verbose: 0 for silence.
     """
 
@@ -89,7 +91,9 @@ class TrainingConfig(CheckedSettings):
 
 
 def read_training_config(config: Any) -> TrainingConfig:
-    """Returns our validated copy of a training config, ours or DP-Auditorium's, leaving it unchanged."""
+    """Returns our validated copy of a training config, ours or DP-Auditorium's, leaving it
+    unchanged.
+    """
     try:
         values = {f.name: getattr(config, f.name) for f in dataclasses.fields(TrainingConfig)}
     except AttributeError as error:

@@ -1,4 +1,6 @@
-"""Every line of `make bench` runs to its end, with the small settings of --quick, and leaves the documentation alone."""
+"""Every line of `make bench` runs to its end, with the small settings of --quick, and leaves the
+documentation alone.
+"""
 
 import os
 import pathlib

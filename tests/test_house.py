@@ -1,4 +1,6 @@
-"""The floor plan: rooms import only from those below them, without cycles, and no room or file outgrows its idea."""
+"""The floor plan: rooms import only from those below them, without cycles, and no room or file
+outgrows its idea.
+"""
 
 import ast
 import collections
@@ -19,7 +21,9 @@ MODULES = {
 
 
 def imports_of(path: pathlib.Path) -> set[str]:
-    """Returns the modules of this package that a file imports, at its top or inside its functions."""
+    """Returns the modules of this package that a file imports, at its top or inside its
+    functions.
+    """
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dvrenyi_plugin"):

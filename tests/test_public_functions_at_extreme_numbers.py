@@ -1,4 +1,6 @@
-"""A few extreme calls of every public function of these rooms; benchmarks/fuzz_public_functions.py makes many more."""
+"""A few extreme calls of every public function of these rooms; benchmarks/fuzz_public_functions.py
+makes many more.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def test_f7_every_public_function_answers_or_refuses(room):
     failures = []
     for subject in room.subjects():
         for case in range(CASES[room.name]):
-            # A function whose parameters have no examples raises here: add them, or leave it out with a reason.
+            # A function whose parameters have no examples raises here: add them, or leave it out
+            # with a reason.
             failure = run_case(subject, case, SEED, room.all_examples, room.sizes, 60.0)
             failures += [] if failure is None else [failure.line(SEED)]
     assert not failures, "\n".join(failures)

@@ -1,7 +1,9 @@
-"""Files that are whole or absent: scratch folders that the next run clears away, one-step writes, creating once.
+"""Files that are whole or absent: scratch folders that the next run clears away, one-step writes,
+creating once.
 
-What a killed process leaves behind is told from what a running one needs by a lock: the system gives a lock back when its
-process ends, however it ends, so that a number of a process that is in use again does not matter.
+What a killed process leaves behind is told from what a running one needs by a lock: the system
+gives a lock back when its process ends, however it ends, so that a number of a process that is in
+use again does not matter.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 @contextlib.contextmanager
 def scratch_folder(directory: str) -> Iterator[str]:
-    """Gives a fresh private folder in an existing directory, and removes it with all that is left in it.
+    """Gives a fresh private folder in an existing directory, and removes it with all that is left
+    in it.
 
-    If this process is killed, the next process that asks for a scratch folder in this directory removes it. Those of
-    running processes and of other machines are left alone, and so are all where the file system has no locks.
+    If this process is killed, the next process that asks for a scratch folder in this directory
+    removes it. Those of running processes and of other machines are left alone, and so are all
+    where the file system has no locks.
 
     Raises:
       OSError: the directory cannot be written.
@@ -42,7 +46,8 @@ def scratch_folder(directory: str) -> Iterator[str]:
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Writes a file beside its place and moves it there: readers see the old content or the new one.
+    """Writes a file beside its place and moves it there: readers see the old content or the new
+    one.
 
     A symbolic link at the path is replaced and not followed.
 
@@ -58,7 +63,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
 
 
 def create_once(draft: str, path: str) -> bool:
-    """Moves a finished file to a path that has none, in one step; returns False if there is one by now.
+    """Moves a finished file to a path that has none, in one step; returns False if there is one by
+    now.
 
     Args:
       draft: in the same file system; may be gone afterwards.
@@ -92,7 +98,8 @@ def open_for_appending(path: str) -> IO[bytes]:
 
 
 def refuse_link(name: str, path: str) -> None:
-    """Raises ValueError if something that this program writes is a symbolic link, behind which may be anybody's file.
+    """Raises ValueError if something that this program writes is a symbolic link, behind which may
+    be anybody's file.
 
     Args:
       name: of the argument that named the path or its folder.
@@ -184,7 +191,9 @@ def _turn(path: str) -> Iterator[None]:
 
 @functools.cache
 def _remove_abandoned(directory: str) -> None:
-    """Removes what dead processes of this machine left in a directory. Once a process: it is asked for every write."""
+    """Removes what dead processes of this machine left in a directory. Once a process: it is asked
+    for every write.
+    """
     try:
         names = os.listdir(directory)
     except OSError:

@@ -1,4 +1,6 @@
-"""The numbers that flows take: wide enough for every use, and their squares and products stay finite."""
+"""The numbers that flows take: wide enough for every use, and their squares and products stay
+finite.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def check_positive(name: str, value: Any) -> float:
 
 
 def check_max_jump(name: str, value: Any) -> float:
-    """Returns the largest jump of a potential between neighbouring cells: above 0, inf for no limit.
+    """Returns the largest jump of a potential between neighbouring cells: above 0, inf for no
+    limit.
 
     Raises:
       ValueError: naming the argument, its value and the range.
@@ -71,7 +74,8 @@ def check_moderate(name: str, values: NDArray[np.float64]) -> NDArray[np.float64
         first = tuple(int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"{name} must be finite and at most {LARGEST:g} in absolute value, got"
-            f" {int(bad.sum())} entries that are not, the first is {values[first]:g} at index {first}"
+            f" {int(bad.sum())} entries that are not, the first is {values[first]:g} at index"
+            f" {first}"
         )
     return values
 
@@ -93,7 +97,8 @@ def check_interval(name: str, low: float, high: float, parts: int = 1) -> None:
     resolved = max(SMALLEST, 1e3 * math.ulp(max(abs(low), abs(high))))
     if not (max(abs(low), abs(high)) <= LARGEST and width >= resolved):
         raise ValueError(
-            f"{name} must be finite, the lower end below the upper one, at most {LARGEST:g} in absolute"
+            f"{name} must be finite, the lower end below the upper one, at most {LARGEST:g} in"
+            f" absolute"
             f" value and far enough apart for floats between them, got [{low}, {high}]"
             + (f" for {parts} cells" if parts > 1 else "")
         )

@@ -1,7 +1,8 @@
 """Critics of samples must treat their rows one by one.
 
-A certificate is valid for one fixed function of a sample. A value that depends on the other rows of the call (batch
-statistics, attention over rows, x.mean()) lets every sample see those that are certified with it.
+A certificate is valid for one fixed function of a sample. A value that depends on the other rows of
+the call (batch statistics, attention over rows, x.mean()) lets every sample see those that are
+certified with it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _TOLERANCE = 1e-3
 class RowByRow:
     """A user's function of samples, called with copies, its values checked at every call.
 
-    The values of the rows must be the same, to 0.001 of the largest (at least 0.001), when the rows are shuffled, when
-    they are mixed with others, and when a few of them are evaluated alone. A dependence below that passes.
+    The values of the rows must be the same, to 0.001 of the largest (at least 0.001), when the rows
+    are shuffled, when they are mixed with others, and when a few of them are evaluated alone. A
+    dependence below that passes.
 
     Args:
       name: of the function, for messages.
@@ -72,9 +74,12 @@ class RowByRow:
         if not same.all():
             worst = int(np.argmin(same))
             raise ValueError(
-                f"{self._name} must treat rows one by one: the value of a sample may not depend on the other"
-                f" samples of the call, got {before[worst]:.6g} for a sample among {len(samples)} and"
-                f" {after[worst]:.6g} for the same one {how}. Batch statistics, attention over rows and means"
+                f"{self._name} must treat rows one by one: the value of a sample may not depend on"
+                f" the other"
+                f" samples of the call, got {before[worst]:.6g} for a sample among {len(samples)}"
+                f" and"
+                f" {after[worst]:.6g} for the same one {how}. Batch statistics, attention over rows"
+                f" and means"
                 " over rows are not allowed, nor is randomness in evaluation"
             )
 

@@ -1,4 +1,6 @@
-"""Arrays in a file that carries their digest, so that a file that was damaged or exchanged is not used silently."""
+"""Arrays in a file that carries their digest, so that a file that was damaged or exchanged is not
+used silently.
+"""
 
 from __future__ import annotations
 

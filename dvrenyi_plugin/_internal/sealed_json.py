@@ -1,4 +1,6 @@
-"""JSON that carries its own digest, so that a file that was damaged or edited is not used silently."""
+"""JSON that carries its own digest, so that a file that was damaged or edited is not used
+silently.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random streams by role: one seed given to a mechanism and to a tester makes them share no random number."""
+"""Random streams by role: one seed given to a mechanism and to a tester makes them share no random
+number.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from dvrenyi_plugin._internal.validation import check_seed
 def streams_of(role: str, seed: int, count: int) -> list[np.random.SeedSequence]:
     """Returns independent streams that depend on the role and the seed alone.
 
-    Mechanisms spawn from their seed by small numbers (calls, datasets, models). A role's streams lie below a key that no
-    such number reaches, so they differ from every mechanism's with the same seed and from those of every other role.
+    Mechanisms spawn from their seed by small numbers (calls, datasets, models). A role's streams
+    lie below a key that no such number reaches, so they differ from every mechanism's with the same
+    seed and from those of every other role.
 
     Args:
       role: who draws, such as "tester".

@@ -15,12 +15,13 @@ _threads_before = 1
 def single_thread() -> Iterator[None]:
     """Runs the block on one torch CPU thread; the last block to end restores the number of threads.
 
-    Sums of floats depend on the number of threads, so results that must not depend on the machine are
-    computed on one. Small matrices also gain nothing: on a busy 2-core machine a critic's fit on two threads took
-    15 times as long as on one.
+    Sums of floats depend on the number of threads, so results that must not depend on the machine
+    are
+    computed on one. Small matrices also gain nothing: on a busy 2-core machine a critic's fit on
+    two threads took 15 times as long as on one.
 
-    Blocks may run at the same time in several threads of Python. They share torch's setting, so it is not given
-    back before all of them have ended.
+    Blocks may run at the same time in several threads of Python. They share torch's setting, so it
+    is not given back before all of them have ended.
     """
     import torch
 

@@ -1,8 +1,9 @@
 """The one guard around code that a user gives: copies go in, checked copies come out.
 
-A function that changes its arguments in place, keeps them, or fills one buffer at every call then changes nothing but
-its own. What cannot be copied (an open file, a lock) is handed over as it is, and so is what a function reaches without
-its arguments: its closure, its globals, the attributes of its own object.
+A function that changes its arguments in place, keeps them, or fills one buffer at every call then
+changes nothing but its own. What cannot be copied (an open file, a lock) is handed over as it is,
+and so is what a function reaches without its arguments: its closure, its globals, the attributes of
+its own object.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, range, np.gener
 def call_user_code(
     name: str, function: Callable[..., Any], *arguments: Any, copies: bool = True
 ) -> Any:
-    """Returns function(*arguments), called with copies; what it returns is not copied yet, see `user_array`.
+    """Returns function(*arguments), called with copies; what it returns is not copied yet, see
+    `user_array`.
 
     Args:
       name: what the user calls it ("train", "loss"), for messages.
@@ -31,8 +33,8 @@ def call_user_code(
       copies: False hands over the arguments themselves: for what nobody else will see.
 
     Raises:
-      Exception: what the function raised, of its own type and with its own text, and with a note that names the
-        function; see `notes_of`.
+      Exception: what the function raised, of its own type and with its own text, and with a note
+        that names the function; see `notes_of`.
     """
     given = [own_copy(argument) for argument in arguments] if copies else arguments
     try:
@@ -44,10 +46,12 @@ def call_user_code(
 
 
 def own_copy(value: Any) -> Any:
-    """Returns a copy that shares nothing that can be changed with `value`, as far as it can be copied.
+    """Returns a copy that shares nothing that can be changed with `value`, as far as it can be
+    copied.
 
-    Arrays, tensors, and tuples, lists and dicts of them; other objects as copy.deepcopy does. Copies of read-only
-    arrays can be written to; tensors leave the graph of the computation that made them.
+    Arrays, tensors, and tuples, lists and dicts of them; other objects as copy.deepcopy does.
+    Copies of read-only arrays can be written to; tensors leave the graph of the computation that
+    made them.
     """
     if isinstance(value, _IMMUTABLE):
         return value
@@ -99,7 +103,8 @@ def user_numbers(
     Args:
       name: of the function, for messages.
       value: see `user_array`; numbers or booleans.
-      shape: what is wanted; a letter stands for any length >= 1, for example (3, "k"). None: any shape.
+      shape: what is wanted; a letter stands for any length >= 1, for example (3, "k"). None: any
+        shape.
       finite: refuse NaN and infinities.
 
     Raises:
@@ -115,7 +120,8 @@ def user_numbers(
     if shape is not None and not _has_shape(result.shape, shape):
         wanted = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
         raise ValueError(
-            f"{name} must give an array of shape ({wanted}), got shape {result.shape}: {_shown(value)}"
+            f"{name} must give an array of shape ({wanted}), got shape {result.shape}:"
+            f" {_shown(value)}"
         )
     bad = ~np.isfinite(result)
     if finite and bad.any():
@@ -127,13 +133,16 @@ def user_numbers(
 
 
 def notes_of(error: BaseException) -> str:
-    """Returns the notes of an exception in one line, for reports that show its text only: "" or " (raised by train)"."""
+    """Returns the notes of an exception in one line, for reports that show its text only: "" or "
+    (raised by train)".
+    """
     notes = getattr(error, "__notes__", ())
     return f" ({', '.join(map(str, notes))})" if notes else ""
 
 
 def _add_note(error: Exception, note: str) -> None:
-    # What add_note does from Python 3.11 on; pickled with the exception, so it comes back from other processes.
+    # What add_note does from Python 3.11 on; pickled with the exception, so it comes back from
+    # other processes.
     try:
         error.__notes__ = [*getattr(error, "__notes__", ()), note]
     except (AttributeError, TypeError):  # a class that takes no attributes

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Up to this order tests show that the e-process's factors have mean at most 1 (to 1e-12), in exact arithmetic.
+# Up to this order tests show that the e-process's factors have mean at most 1 (to 1e-12), in exact
+# arithmetic.
 _LARGEST_ORDER = 1e15
 # scipy inverts the binomial distribution down to some 1e-150.
 _SMALLEST_FAILURE_PROBABILITY = 1e-100
@@ -170,7 +171,9 @@ def check_delta(value: Any, name: str = "delta") -> float:
 
 
 def check_lower_bound(value: Any, name: str = "lower_bound") -> float:
-    """Returns a bound to compare with a claim: finite or +inf. NaN would compare as "not refuted"."""
+    """Returns a bound to compare with a claim: finite or +inf. NaN would compare as "not
+    refuted".
+    """
     if isinstance(value, numbers.Real) and value == math.inf:
         return math.inf
     return check_real(name, value)
@@ -182,7 +185,8 @@ def check_seed(value: Any, name: str = "seed") -> int:
 
 
 def check_numbers(name: str, values: Any) -> NDArray[np.float64]:
-    """Returns `values` as a float64 array of the same shape; NaN and infinities are the caller's to judge.
+    """Returns `values` as a float64 array of the same shape; NaN and infinities are the caller's to
+    judge.
 
     Raises:
       ValueError: masked entries, or a dtype other than floats and integers.

@@ -1,4 +1,6 @@
-"""Audits from data to verdict: of DP-SGD (many trained models), and of samplers (exact laws beside the bounds)."""
+"""Audits from data to verdict: of DP-SGD (many trained models), and of samplers (exact laws beside
+the bounds).
+"""
 
 from dvrenyi_plugin._internal.lazy import lazy_exports
 

@@ -1,13 +1,16 @@
-"""One audit of any mechanism on any pair of datasets: draw outputs, test both directions of every claim, report.
+"""One audit of any mechanism on any pair of datasets: draw outputs, test both directions of every
+claim, report.
 
-A number of outputs that is fixed beforehand, or no more than it takes to refute a claim. Then each direction of each claim
-has an e-process: pairs of outputs are bet on one by one, in the order of their numbers, and the bound holds at every
-number of pairs at once (Ville's inequality). So the rule that stops may look at anything seen so far, the size of the
-batches decides when the audit looks and nothing else, and an audit that drew all its outputs may go on later with a larger
-number of them.
+A number of outputs that is fixed beforehand, or no more than it takes to refute a claim. Then each
+direction of each claim has an e-process: pairs of outputs are bet on one by one, in the order of
+their numbers, and the bound holds at every number of pairs at once (Ville's inequality). So the
+rule that stops may look at anything seen so far, the size of the batches decides when the audit
+looks and nothing else, and an audit that drew all its outputs may go on later with a larger number
+of them.
 
-Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine Learning",
-algorithm 3, with the failure probability divided over claims and directions.
+Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially
+Private Machine Learning", algorithm 3, with the failure probability divided over claims and
+directions.
 """
 
 from __future__ import annotations
@@ -57,12 +60,13 @@ class TestedClaim:
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is audited: a mechanism on a pair of neighbouring datasets, its claims, and what a report says of it.
+    """What is audited: a mechanism on a pair of neighbouring datasets, its claims, and what a
+    report says of it.
 
     Attributes:
       title: of the report.
-      draw: returns the outputs with these numbers on both datasets, shape (len(numbers), k) each; asked for every number
-        once, in order.
+      draw: returns the outputs with these numbers on both datasets, shape (len(numbers), k) each;
+        asked for every number once, in order.
       directions: names of "first over second" and of "second over first".
       claims: at least one.
       unit: what a row is, in the plural: "models" or "releases".
@@ -114,19 +118,21 @@ def run_audit(
 ) -> AuditResult:
     """Returns the audit of a mechanism on a pair of datasets.
 
-    The failure probability is divided evenly over claims and directions: all lower bounds of the report hold together
-    with probability at least 1 - `failure_probability` (union bound), at whatever number of outputs the audit stops.
+    The failure probability is divided evenly over claims and directions: all lower bounds of the
+    report hold together with probability at least 1 - `failure_probability` (union bound), at
+    whatever number of outputs the audit stops.
 
     Args:
       subject: what is audited.
       num_samples: outputs per dataset; the most that are drawn of a sequential audit.
       failure_probability: of the whole audit, in (0, 1).
-      sequential: how often a sequential audit looks and when it gives up; None draws all outputs and looks once.
+      sequential: how often a sequential audit looks and when it gives up; None draws all outputs
+        and looks once.
       show_progress: draw a progress bar for a sequential audit on standard error.
 
     Raises:
-      ValueError: outputs that repeat each other or are malformed, or a tester that needs all samples at once in a
-        sequential audit.
+      ValueError: outputs that repeat each other or are malformed, or a tester that needs all
+        samples at once in a sequential audit.
       Exception: what the user's code raised, with a note that says which part it was.
     """
     start = time.perf_counter()

@@ -1,4 +1,6 @@
-"""What a tester says of both directions: "law 1 over law 2" and "law 2 over law 1", each with its own bound."""
+"""What a tester says of both directions: "law 1 over law 2" and "law 2 over law 1", each with its
+own bound.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def bound_both_directions(
 def estimate_both_directions(
     tester: PropertyTester, samples: Samples, failure_probability: float
 ) -> tuple[tuple[float, float], tuple[bool, bool]]:
-    """Returns the bounds of law 1 over law 2 and of law 2 over law 1, NaN allowed, and whether each refutes the claim.
+    """Returns the bounds of law 1 over law 2 and of law 2 over law 1, NaN allowed, and whether each
+    refutes the claim.
 
     A NaN refutes nothing here: whether it is an answer is the caller's to judge.
 

@@ -1,4 +1,6 @@
-"""Evidence against the claims of an audit while its outputs arrive: one e-process per direction of each claim."""
+"""Evidence against the claims of an audit while its outputs arrive: one e-process per direction of
+each claim.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def check_sequential(tester: Any) -> SequentialTester:
     """
     if not isinstance(tester, SequentialTester):
         raise ValueError(
-            "tester must be able to certify samples while they arrive (SequentialRenyiPropertyTester), got"
+            "tester must be able to certify samples while they arrive"
+            " (SequentialRenyiPropertyTester), got"
             f" {type(tester).__name__}"
         )
     return tester
@@ -152,7 +155,9 @@ class Evidence:
             direction.path.append(direction.log_e_value)
 
     def is_futile(self, pairs_left: int) -> bool:
-        """Returns whether even the violation that the auditor cares about would hardly be refuted any more."""
+        """Returns whether even the violation that the auditor cares about would hardly be refuted
+        any more.
+        """
         return bool(self._plans) and all(
             plan.is_futile(direction.log_e_value, pairs_left, self._config.futility_probability)
             for plan, claim in zip(self._plans, self._claims, strict=True)
@@ -160,7 +165,9 @@ class Evidence:
         )
 
     def paths(self, names: tuple[str, str]) -> tuple[EvidencePath, ...]:
-        """Returns the evidence after each batch, the directions named; of several claims each by its order."""
+        """Returns the evidence after each batch, the directions named; of several claims each by
+        its order.
+        """
         several = len(self._claims) > 1
         return tuple(
             EvidencePath(

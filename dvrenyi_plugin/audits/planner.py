@@ -1,17 +1,20 @@
 """How many models an audit needs, before any is trained, and whether going on is still worth it.
 
-Everything here speaks of an assumed truth: *if* the laws of the observations were this pair, the growth-optimal
-e-process would refute the claim after so many pairs. A plan proves nothing about a mechanism.
+Everything here speaks of an assumed truth: *if* the laws of the observations were this pair, the
+growth-optimal e-process would refute the claim after so many pairs. A plan proves nothing about a
+mechanism.
 
-The log e-value is a random walk with the mean and the variance of the optimal log factor, both computed exactly on the
-grid, and is approximated by a Brownian motion: the time it takes to reach log(1 / failure probability) is then inverse
-Gaussian. An e-process that has to learn the log ratio from the same samples needs more: where n pairs do with a known log
-ratio, about 1.25 n + 4 sqrt(n) do with a learned one, and never fewer than the warm-up, in which nothing is bet, and 1.25 n
-after it (measured, see docs/certified_fraction.md). The warm-up is the audit's: it grows with the number of pairs where that
-is fixed beforehand, and is a constant where pairs arrive in batches.
+The log e-value is a random walk with the mean and the variance of the optimal log factor, both
+computed exactly on the
+grid, and is approximated by a Brownian motion: the time it takes to reach log(1 / failure
+probability) is then inverse Gaussian. An e-process that has to learn the log ratio from the same
+samples needs more: where n pairs do with a known log ratio, about 1.25 n + 4 sqrt(n) do with a
+learned one, and never fewer than the warm-up, in which nothing is bet, and 1.25 n after it
+(measured, see docs/certified_fraction.md). The warm-up is the audit's: it grows with the number of
+pairs where that is fixed beforehand, and is a constant where pairs arrive in batches.
 
-An audit of both directions is planned as one direction at half of the failure probability. The other direction can only
-add to the power.
+An audit of both directions is planned as one direction at half of the failure probability. The
+other direction can only add to the power.
 """
 
 from __future__ import annotations
@@ -32,14 +35,17 @@ from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.grid_pairs import GridPair
 from dvrenyi_plugin.bounds.information_limit import closest_null
 
-# Pairs needed with a learned log ratio, in terms of those needed with a known one: see the module's text.
+# Pairs needed with a learned log ratio, in terms of those needed with a known one: see the module's
+# text.
 _LEARNING_SHARE, _LEARNING_ROOT = 1.25, 4.0
-# More pairs than any audit draws. The rates that would need more are small beside the rounding error of their computation.
+# More pairs than any audit draws. The rates that would need more are small beside the rounding
+# error of their computation.
 _MOST_PAIRS = 10**9
-# Pairs needed with a learned log ratio in the middle of an audit, when part of the learning is over: the rule above at
-# some 250 pairs.
+# Pairs needed with a learned log ratio in the middle of an audit, when part of the learning is
+# over: the rule above at some 250 pairs.
 _FUTILITY_SHARE = 1.5
-# A discrete walk overshoots the threshold by about this many standard deviations of a step (Siegmund 1985).
+# A discrete walk overshoots the threshold by about this many standard deviations of a step
+# (Siegmund 1985).
 _OVERSHOOT = 0.583
 _ROOT_2 = math.sqrt(2.0)
 
@@ -52,12 +58,14 @@ class RefutationPlan:
       alpha: order.
       epsilon: the null, in nats.
       divergence: D_alpha of the assumed pair.
-      rate: mean growth of the log e-value in nats a pair; 0 when the null is true of the assumed pair.
+      rate: mean growth of the log e-value in nats a pair; 0 when the null is true of the assumed
+        pair.
       variance: of that growth, a pair.
       failure_probability: level at which the null is refuted.
-      known_log_ratio: whether the log ratio is known; if not, pairs are allowed for learning it and for the warm-up.
-      warm_up: pairs before the first bet; None for those of an audit whose number of pairs is fixed beforehand
-        (`sample_size_warm_up`).
+      known_log_ratio: whether the log ratio is known; if not, pairs are allowed for learning it and
+        for the warm-up.
+      warm_up: pairs before the first bet; None for those of an audit whose number of pairs is fixed
+        beforehand (`sample_size_warm_up`).
     """
 
     alpha: float
@@ -76,8 +84,8 @@ class RefutationPlan:
 
     @property
     def growth_pairs(self) -> float:
-        """Pairs after which the mean log e-value is at the threshold if the log ratio is known; inf at rate 0 and where
-        it is more than 10^9.
+        """Pairs after which the mean log e-value is at the threshold if the log ratio is known; inf
+        at rate 0 and where it is more than 10^9.
 
         No method needs fewer on average in this sense; about half of the runs take longer.
         """
@@ -96,8 +104,9 @@ class RefutationPlan:
         return self._first_passage(log_e_value, self._useful_pairs(num_pairs))
 
     def pairs_for_power(self, power: float) -> int | None:
-        """Returns the fewest pairs with which the claim is refuted with probability `power`, None when 10^9 are not
-        enough (as when the claim is true of the assumed pair)."""
+        """Returns the fewest pairs with which the claim is refuted with probability `power`, None
+        when 10^9 are not enough (as when the claim is true of the assumed pair).
+        """
         power = check_real("power", power, above=0.0, below=1.0)
         if self.probability_to_refute(_MOST_PAIRS) < power:
             return None
@@ -116,9 +125,11 @@ class RefutationPlan:
     def is_futile(
         self, log_e_value: float, pairs_left: int, smallest_probability: float = 0.05
     ) -> bool:
-        """Returns True when the claim would hardly be refuted any more, even if the assumption were true.
+        """Returns True when the claim would hardly be refuted any more, even if the assumption were
+        true.
 
-        Stopping for futility can only lose refutations: the bound reported then is as valid as at any time.
+        Stopping for futility can only lose refutations: the bound reported then is as valid as at
+        any time.
 
         Args:
           log_e_value: where the e-process stands now.
@@ -142,7 +153,9 @@ class RefutationPlan:
         return min(learned, max(0, num_pairs - warm_up) / _LEARNING_SHARE)
 
     def _first_passage(self, log_e_value: float, pairs: float) -> float:
-        """P(a Brownian motion with this drift and variance gets from the log e-value to the threshold in time)."""
+        """P(a Brownian motion with this drift and variance gets from the log e-value to the
+        threshold in time).
+        """
         distance = self.log_threshold - check_real("log_e_value", log_e_value)
         if distance <= 0.0:
             return 1.0
@@ -167,17 +180,18 @@ def plan_refutation(
     known_log_ratio: bool = False,
     warm_up: int | None = None,
 ) -> RefutationPlan:
-    """Returns the plan for refuting "D_alpha <= epsilon", or, with epsilon below a claim that is kept, for
-    certifying at least epsilon.
+    """Returns the plan for refuting "D_alpha <= epsilon", or, with epsilon below a claim that is
+    kept, for certifying at least epsilon.
 
     Args:
       pair: the assumed laws, numerator first; `gaussian_pair(mu)` for what mu-Gaussian DP allows.
       alpha: order > 1.
       epsilon: >= 0.
-      failure_probability: one-sided, in (0, 1), of this one statement: an audit of both directions gives each half.
+      failure_probability: one-sided, in (0, 1), of this one statement: an audit of both directions
+        gives each half.
       known_log_ratio: True leaves out the allowance for learning it.
-      warm_up: pairs before the first bet of the audit that will be run, >= 2; None where the number of pairs is fixed
-        beforehand and decides it.
+      warm_up: pairs before the first bet of the audit that will be run, >= 2; None where the number
+        of pairs is fixed beforehand and decides it.
     """
     if warm_up is not None:
         check_int("warm_up", warm_up, at_least=2)

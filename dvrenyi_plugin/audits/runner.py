@@ -1,6 +1,8 @@
-"""Tests a mechanism on many pairs of neighbouring datasets, with one failure probability for everything it looks at.
+"""Tests a mechanism on many pairs of neighbouring datasets, with one failure probability for
+everything it looks at.
 
-The call shape is DP-Auditorium's: `PrivacyTestRunner(config, dataset_generator, property_tester).test_privacy(...)`.
+The call shape is DP-Auditorium's: `PrivacyTestRunner(config, dataset_generator,
+property_tester).test_privacy(...)`.
 """
 
 from __future__ import annotations
@@ -49,11 +51,11 @@ class PrivacyTestRunnerConfig(CheckedSettings):
       failure_probability: of the whole test, in (0, 1). Every bound gets
         failure_probability / (2 max_num_trials): two directions a trial.
       stop_on_refutation: False goes on to the last trial, to see every bound.
-      post_processing: applied to samples of shape (num_samples, k) before the tester sees them; None leaves them
-        alone. It must turn each row into one row, by a function that does not depend on the samples of the test: then
-        it can only lower a divergence.
-      state_path: file that holds every finished trial, written after each; a test that finds it goes on from
-        there. None keeps nothing.
+      post_processing: applied to samples of shape (num_samples, k) before the tester sees them;
+        None leaves them alone. It must turn each row into one row, by a function that does not
+        depend on the samples of the test: then it can only lower a divergence.
+      state_path: file that holds every finished trial, written after each; a test that finds it
+        goes on from there. None keeps nothing.
     """
 
     max_num_trials: Count
@@ -153,7 +155,9 @@ class PrivacyTestRunnerResults:
 
     @property
     def lower_bound(self) -> float:
-        """The largest bound of all: one-sided, on the largest divergence over the inspected pairs and directions."""
+        """The largest bound of all: one-sided, on the largest divergence over the inspected pairs
+        and directions.
+        """
         return max(self.lower_bound_divergence_estimates)
 
     @property
@@ -179,7 +183,8 @@ class PrivacyTestRunnerResults:
         """One sentence on how the failure probability was divided."""
         each = self.failure_probability / (2 * self.max_num_trials)
         return (
-            f"{self.failure_probability:g} in total, divided over {self.max_num_trials} trials and 2 directions:"
+            f"{self.failure_probability:g} in total, divided over {self.max_num_trials} trials and"
+            f" 2 directions:"
             f" {each:g} for each bound"
         )
 
@@ -187,17 +192,20 @@ class PrivacyTestRunnerResults:
 class PrivacyTestRunner:
     """Tests a mechanism on the pairs of datasets that a generator proposes.
 
-    Each trial draws fresh samples, bounds both directions, tells the generator the larger bound (None before the first
-    trial) and stops at the first refutation. A bound exceeds its divergence with probability at most
-    failure_probability / (2 max_num_trials) given everything before it, so the probability that a kept claim is
-    refuted anywhere is at most failure_probability, however the generator chooses (union bound).
+    Each trial draws fresh samples, bounds both directions, tells the generator the larger bound
+    (None before the first trial) and stops at the first refutation. A bound exceeds its divergence
+    with probability at most failure_probability / (2 max_num_trials) given everything before it, so
+    the probability that a kept claim is refuted anywhere is at most failure_probability, however
+    the generator chooses (union bound).
 
-    Mechanism, tester, generator and post-processing get copies, and what they return is copied: nothing that they do to
-    their arguments, or later to what they returned, reaches another part of the test.
+    Mechanism, tester, generator and post-processing get copies, and what they return is copied:
+    nothing that they do to their arguments, or later to what they returned, reaches another part of
+    the test.
 
     Args:
       config: see `PrivacyTestRunnerConfig`.
-      dataset_generator: called with the last estimate; ours (`dataset_generators`) or DP-Auditorium's.
+      dataset_generator: called with the last estimate; ours (`dataset_generators`) or
+        DP-Auditorium's.
       property_tester: ours or DP-Auditorium's.
     """
 
@@ -214,19 +222,22 @@ class PrivacyTestRunner:
     def test_privacy(self, mechanism: Mechanism, mechanism_name: str) -> PrivacyTestRunnerResults:
         """Returns every trial of a test of the tester's privacy property.
 
-        With a state file, finished trials are read from it. The generator is asked for them again, with the feedback
-        it had, and so is the mechanism, so that both are where they were: a generator or mechanism that is
-        random must have been built with the seed it had. Mechanisms of this package are asked for one sample only,
-        because their c-th call depends on c and not on what was drawn before; others for all of them.
+        With a state file, finished trials are read from it. The generator is asked for them again,
+        with the feedback
+        it had, and so is the mechanism, so that both are where they were: a generator or mechanism
+        that is random must have been built with the seed it had. Mechanisms of this package are
+        asked for one sample only, because their c-th call depends on c and not on what was drawn
+        before; others for all of them.
 
         Args:
-          mechanism: called as mechanism(dataset, num_samples); must return independent rows, and fresh ones at
-            every call.
+          mechanism: called as mechanism(dataset, num_samples); must return independent rows, and
+            fresh ones at every call.
           mechanism_name: recorded in the result, and checked against the state file.
 
         Raises:
-          ValueError: the tester returned NaN or no number (in either direction), the mechanism another number
-            of samples, NaN, or the same samples twice; or the state file belongs to another test.
+          ValueError: the tester returned NaN or no number (in either direction), the mechanism
+            another number of samples, NaN, or the same samples twice; or the state file belongs to
+            another test.
           Exception: what the user's code raised, with a note that says which part it was.
           OSError: the state file cannot be written; noticed before the first trial.
         """
@@ -288,7 +299,8 @@ class PrivacyTestRunner:
         datasets = self._propose(feedback)
         if saved.datasets_digest != datasets_digest(datasets):
             raise ValueError(
-                f"dataset_generator must propose the datasets it proposed when {self._config.state_path!r} was"
+                f"dataset_generator must propose the datasets it proposed when"
+                f" {self._config.state_path!r} was"
                 f" written, got others in trial {number}: build it with the same settings and seed"
             )
         verdicts = tuple(
@@ -296,8 +308,10 @@ class PrivacyTestRunner:
         )
         if verdicts != saved.refuted:
             raise ValueError(
-                f"property_tester must judge the bounds saved in {self._config.state_path!r} as it did, got"
-                f" {verdicts} for {saved.lower_bounds} in trial {number}, which were judged {saved.refuted}"
+                f"property_tester must judge the bounds saved in {self._config.state_path!r} as it"
+                f" did, got"
+                f" {verdicts} for {saved.lower_bounds} in trial {number}, which were judged"
+                f" {saved.refuted}"
             )
         own = type(mechanism).__module__.startswith(_OWN_MECHANISMS)
         for dataset in datasets:

@@ -47,7 +47,8 @@ class RunnerState:
 
     @classmethod
     def open(cls, path: str | None, identity: Mapping[str, Any]) -> RunnerState:
-        """Returns the state in the file, or an empty one where there is no file, which is then made.
+        """Returns the state in the file, or an empty one where there is no file, which is then
+        made.
 
         Args:
           path: None for a state that is not kept.
@@ -105,7 +106,8 @@ class RunnerState:
             return
         if self._text is not None and _read(self._path) not in (None, self._text.encode()):
             raise ValueError(
-                f"state_path {os.fspath(self._path)!r} was changed by somebody else while this test ran; it is left as"
+                f"state_path {os.fspath(self._path)!r} was changed by somebody else while this test"
+                f" ran; it is left as"
                 " it is: one test, one file, one process"
             )
         self._write()

@@ -1,4 +1,6 @@
-"""What the runner refuses: answers and samples that would let a broken mechanism pass, or an honest one fail."""
+"""What the runner refuses: answers and samples that would let a broken mechanism pass, or an honest
+one fail.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin._internal.user_code import own_copy, user_array
 
-# Equal samples are blamed on the mechanism only where chance gives them less often than this, as a logarithm.
+# Equal samples are blamed on the mechanism only where chance gives them less often than this, as a
+# logarithm.
 _LOG_COINCIDENCE = -40.0
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -44,23 +47,30 @@ def as_number(estimate: Any) -> float:
 
 
 def check_estimate(estimate: float, trial: int, direction: str) -> None:
-    """Refuses NaN. Each direction is looked at by itself: max() keeps or drops a NaN by its place."""
+    """Refuses NaN. Each direction is looked at by itself: max() keeps or drops a NaN by
+    its place.
+    """
     if math.isnan(estimate):
         raise ValueError(
-            f"property_tester must return a number, got {estimate!r} in trial {trial} ({direction}): a NaN"
+            f"property_tester must return a number, got {estimate!r} in trial {trial}"
+            f" ({direction}): a NaN"
             " compares as 'not refuted', so a broken mechanism would pass"
         )
 
 
 def check_verdict(verdict: Any) -> bool:
-    """Returns a tester's verdict. Nothing at all, from a method that forgot to return, is not "kept"."""
+    """Returns a tester's verdict. Nothing at all, from a method that forgot to return, is not
+    "kept".
+    """
     if verdict is None or isinstance(verdict, (str, bytes)):
         raise ValueError(f"property_tester.reject_property must return a bool, got {verdict!r}")
     return bool(verdict)
 
 
 def check_rows(name: str, samples: Any, num_samples: int) -> NDArray[Any]:
-    """Returns samples as an array of their own: a mechanism may fill the same buffer at its next call."""
+    """Returns samples as an array of their own: a mechanism may fill the same buffer at its next
+    call.
+    """
     array = user_array(name, samples)
     if array.ndim == 0 or len(array) != num_samples:
         raise ValueError(f"{name} must return {num_samples} samples, got shape {array.shape}")
@@ -68,18 +78,24 @@ def check_rows(name: str, samples: Any, num_samples: int) -> NDArray[Any]:
 
 
 def check_no_nan(name: str, samples: NDArray[Any]) -> NDArray[Any]:
-    """Returns the samples. A tester may drop or ignore NaN, and NaN on one dataset alone tells it from the other."""
+    """Returns the samples. A tester may drop or ignore NaN, and NaN on one dataset alone tells it
+    from the other.
+    """
     if samples.dtype.kind in "fc" and np.isnan(samples).any():
         rows = np.isnan(samples.reshape(len(samples), -1)).any(axis=1)
         raise ValueError(
-            f"{name} must return no NaN, got some in {int(rows.sum())} of {len(samples)} samples, the"
-            f" first at index {int(np.argmax(rows))}; post_processing can map them to numbers, as finite_observations does"
+            f"{name} must return no NaN, got some in {int(rows.sum())} of {len(samples)} samples,"
+            f" the"
+            f" first at index {int(np.argmax(rows))}; post_processing can map them to numbers, as"
+            f" finite_observations does"
         )
     return samples
 
 
 class FreshSamples:
-    """Samples seen so far: the same ones again mean that the mechanism seeds itself at every call."""
+    """Samples seen so far: the same ones again mean that the mechanism seeds itself at
+    every call.
+    """
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
@@ -95,14 +111,17 @@ class FreshSamples:
         digest = hashlib.sha256(np.ascontiguousarray(samples).tobytes()).digest()
         if digest in self._seen and _log_coincidence(samples) < _LOG_COINCIDENCE:
             raise ValueError(
-                "mechanism must return fresh samples at every call, got the same ones again: make its random"
+                "mechanism must return fresh samples at every call, got the same ones again: make"
+                " its random"
                 " generator when it is built, not when it is called"
             )
         self._seen.add(digest)
 
 
 def _log_coincidence(samples: NDArray[Any]) -> float:
-    """Returns the logarithm of the chance that as many independent draws from these samples' frequencies are equal."""
+    """Returns the logarithm of the chance that as many independent draws from these samples'
+    frequencies are equal.
+    """
     counts = np.unique(samples.reshape(len(samples), -1), axis=0, return_counts=True)[1]
     return float(len(samples) * np.log(np.sum((counts / len(samples)) ** 2)))
 
@@ -116,9 +135,11 @@ def datasets_digest(datasets: tuple[Any, Any]) -> str | None:
 
 
 def describe(thing: Any) -> str:
-    """Returns what can be told of a tester, mechanism or function that must be the same when a test is resumed.
+    """Returns what can be told of a tester, mechanism or function that must be the same when a test
+    is resumed.
 
-    The class, or the name of a function, with the settings where it keeps them in a frozen dataclass called config.
+    The class, or the name of a function, with the settings where it keeps them in a frozen
+    dataclass called config.
     """
     kind = thing if hasattr(thing, "__qualname__") else type(thing)
     text = f"{kind.__module__}.{kind.__qualname__}"

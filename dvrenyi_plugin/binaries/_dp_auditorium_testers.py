@@ -1,9 +1,11 @@
 """DP-Auditorium's four testers in the comparison, each at settings that suit these mechanisms.
 
-Registered only where DP-Auditorium can be imported. Every audit gets new configs and a new Keras model, because a tester
-changes both: it appends a layer to the model and overwrites a bound in the config. Their networks take samples as they come,
-and losses of trained models that differ in the fourth digit would be one point to them; so samples of one column are first
-mapped to [-2, 2] by the range of samples that are not part of the test, which changes no divergence.
+Registered only where DP-Auditorium can be imported. Every audit gets new configs and a new Keras
+model, because a tester
+changes both: it appends a layer to the model and overwrites a bound in the config. Their networks
+take samples as they come, and losses of trained models that differ in the fourth digit would be one
+point to them; so samples of one column are first mapped to [-2, 2] by the range of samples that are
+not part of the test, which changes no divergence.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _EPOCHS, _BATCH_SIZE, _LEARNING_RATE = 20, 100, 1e-2
 
 @register_tester("dpa_renyi_0.5", family=FAMILY, slow=True, quick=False)
 def renyi_tight(task: TesterTask) -> Any:
-    """Returns the Rényi tester with critic values in [-0.5, 0.5]: the smaller its range, the smaller its radius."""
+    """Returns the Rényi tester with critic values in [-0.5, 0.5]: the smaller its range, the
+    smaller its radius.
+    """
     return _renyi(task, 0.5)
 
 
@@ -69,7 +73,9 @@ def histogram(task: TesterTask) -> Any:
 
 @register_tester("dpa_mmd", family=FAMILY, scale=DELTA, quick=False)
 def mmd(task: TesterTask) -> Any:
-    """Returns the MMD tester with a Gaussian kernel as wide as a quarter of the first column's range."""
+    """Returns the MMD tester with a Gaussian kernel as wide as a quarter of the first column's
+    range.
+    """
     from dp_auditorium.configs import property_tester_config
     from dp_auditorium.testers import mmd_tester
 

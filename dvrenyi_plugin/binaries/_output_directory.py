@@ -118,7 +118,8 @@ def _check_settings(output_dir: str, settings: Mapping[str, Any]) -> None:
             return
         differences = _differences(before, settings, names)
     raise ValueError(
-        f"output_dir {output_dir!r} holds a report {differences}; choose another folder, or replace it with"
+        f"output_dir {output_dir!r} holds a report {differences}; choose another folder, or replace"
+        f" it with"
         " --overwrite"
     )
 

@@ -1,4 +1,6 @@
-"""One cell of the comparison: one tester on one mechanism, honest or broken, at one sample size, several times."""
+"""One cell of the comparison: one tester on one mechanism, honest or broken, at one sample size,
+several times.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +66,17 @@ class CellResult:
 
     Attributes:
       key: which cell.
-      status: `OK`, or why there is no result: `ERROR`, `TIMEOUT`, `DIED` (the worker process ended), `NOT_APPLICABLE`.
+      status: `OK`, or why there is no result: `ERROR`, `TIMEOUT`, `DIED` (the worker process
+        ended), `NOT_APPLICABLE`.
       message: of the error, else empty.
       claim: what the claim allows, on the tester's scale.
       truth: true value on that scale; None if not known.
-      bounds: shape (repeats, 2): both directions' bounds, each at half of the failure probability; may be NaN.
+      bounds: shape (repeats, 2): both directions' bounds, each at half of the failure probability;
+        may be NaN.
       refuted: whether either direction refuted the claim, one a repeat.
       seconds: time of each repeat, both directions.
-      source: fingerprint of the user's files that registered mechanism and tester; empty for this package's.
+      source: fingerprint of the user's files that registered mechanism and tester; empty for this
+        package's.
     """
 
     key: CellKey
@@ -91,7 +96,9 @@ class CellResult:
 
     @property
     def larger_bounds(self) -> Array:
-        """The larger direction's bound of each repeat, NaN where either is NaN, shape (repeats,)."""
+        """The larger direction's bound of each repeat, NaN where either is NaN, shape
+        (repeats,).
+        """
         return np.asarray(np.array(self.bounds, dtype=np.float64).reshape(-1, 2).max(axis=1))
 
     @property
@@ -100,7 +107,9 @@ class CellResult:
         return sum(self.refuted) / len(self.refuted) if self.refuted else None
 
     def _check_parts(self) -> None:
-        """Raises ValueError unless there are as many verdicts and times as pairs of bounds, as the status says."""
+        """Raises ValueError unless there are as many verdicts and times as pairs of bounds, as the
+        status says.
+        """
         if self.status not in (OK, ERROR, TIMEOUT, DIED, NOT_APPLICABLE):
             raise ValueError(f"status {self.status!r} is unknown")
         audits = self.key.repeats if self.status == OK else 0
@@ -329,7 +338,8 @@ class _Pool:
             first, second = self._samples[0][part], self._samples[1][part]
             if repeat * count + count > len(self._samples[0]) - _PILOT_SAMPLES:
                 raise ValueError(
-                    f"a pool of {len(self._samples[0]) - _PILOT_SAMPLES} samples has no part {repeat} of {count}"
+                    f"a pool of {len(self._samples[0]) - _PILOT_SAMPLES} samples has no part"
+                    f" {repeat} of {count}"
                 )
             yield first, second
 
@@ -340,7 +350,8 @@ def _subject(mechanism: str, variant: str, num_samples: int, seed: int) -> Audit
     subject = find_mechanism(mechanism).build(variant == BROKEN, stream)
     if not isinstance(subject, AuditSubject):
         raise ValueError(
-            f"the builder of mechanism {mechanism!r} must return an AuditSubject, got {type(subject).__name__}"
+            f"the builder of mechanism {mechanism!r} must return an AuditSubject, got"
+            f" {type(subject).__name__}"
         )
     return subject
 
@@ -355,7 +366,9 @@ def _draw(subject: AuditSubject, dataset: Any, count: int, fresh: FreshSamples) 
 
 
 def _seed_globally(seed: int) -> None:
-    """Seeds the generators that a user's code may share with all others: a cell must not depend on those run before it."""
+    """Seeds the generators that a user's code may share with all others: a cell must not depend on
+    those run before it.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch = sys.modules.get("torch")
@@ -377,7 +390,9 @@ def _seed(root: int, name: str, number: int) -> int:
 
 
 def one_line(text: str) -> str:
-    """Returns the beginning of a message as it can stand in every report: on one line, and encodable."""
+    """Returns the beginning of a message as it can stand in every report: on one line, and
+    encodable.
+    """
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())[:500]
 
 

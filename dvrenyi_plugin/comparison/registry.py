@@ -53,10 +53,12 @@ class AuditSubject(CheckedSettings):
       mechanism: called as mechanism(dataset, num_samples); rows independent, fresh at every call.
       datasets: a pair of neighbours.
       renyi: the Rényi DP claim.
-      approximate: an (epsilon, delta) claim for testers that test no other; None if there is none. It should be one
-        that the broken variant breaks.
-      true_divergence: larger of the exact D_alpha of both directions, at the claim's order; None if not known.
-      true_delta: larger of the exact hockey-stick divergences at the approximate claim's epsilon; None if not known.
+      approximate: an (epsilon, delta) claim for testers that test no other; None if there is none.
+        It should be one that the broken variant breaks.
+      true_divergence: larger of the exact D_alpha of both directions, at the claim's order; None if
+        not known.
+      true_delta: larger of the exact hockey-stick divergences at the approximate claim's epsilon;
+        None if not known.
     """
 
     mechanism: Mechanism
@@ -84,7 +86,8 @@ class TesterTask:
       approximate: the (epsilon, delta) claim; None if the subject has none.
       num_samples: samples of each law.
       dimension: columns of a sample.
-      output_range: an interval that holds the first column of samples drawn beforehand and not used in the test.
+      output_range: an interval that holds the first column of samples drawn beforehand and not used
+        in the test.
       seed: of the tester's randomness.
     """
 
@@ -138,10 +141,10 @@ class RegisteredMechanism:
 
     Attributes:
       name: small letters, digits, "_" and ".".
-      build: from (broken, seed) to a subject. The broken one claims what the honest one does, and its true divergence
-        is at least twice that.
-      pool_size: None for a mechanism that is cheap to sample; else samples a dataset that are drawn once, kept,
-        and cut into disjoint parts, one a repeat.
+      build: from (broken, seed) to a subject. The broken one claims what the honest one does, and
+        its true divergence is at least twice that.
+      pool_size: None for a mechanism that is cheap to sample; else samples a dataset that are drawn
+        once, kept, and cut into disjoint parts, one a repeat.
       quick: whether --quick includes it.
       source: fingerprint of the user's file that registered it; empty for an importable module.
     """
@@ -161,9 +164,10 @@ class RegisteredTester:
       name: small letters, digits, "_" and ".".
       build: from a task to a tester. May raise NotApplicableError.
       family: heading under which it is listed.
-      scale: `RENYI` if its bounds are on D_alpha, `DELTA` if they are on delta at the claim's epsilon.
-      valid_at_stated_level: False for a method whose stated failure probability is known not to hold; its false alarms are
-        reported and not counted against the comparison.
+      scale: `RENYI` if its bounds are on D_alpha, `DELTA` if they are on delta at the claim's
+        epsilon.
+      valid_at_stated_level: False for a method whose stated failure probability is known not to
+        hold; its false alarms are reported and not counted against the comparison.
       slow: whether it gets the smaller number of repeats.
       quick: whether --quick includes it.
       source: fingerprint of the user's file that registered it; empty for an importable module.
@@ -188,7 +192,8 @@ _running_source = ""  # of the user's file that is being loaded
 def register_mechanism(
     name: str, *, pool_size: int | None = None, quick: bool = True
 ) -> Callable[[Callable[[bool, int], AuditSubject]], Callable[[bool, int], AuditSubject]]:
-    """Returns a decorator that adds a builder of subjects to the comparison; see `RegisteredMechanism`.
+    """Returns a decorator that adds a builder of subjects to the comparison; see
+    `RegisteredMechanism`.
 
     Raises:
       ValueError: the name is taken or malformed.
@@ -218,7 +223,8 @@ def register_tester(
     """Returns a decorator that adds a builder of testers to the comparison; see `RegisteredTester`.
 
     Raises:
-      ValueError: the name is taken or malformed, the family is no line of text, or the scale is unknown.
+      ValueError: the name is taken or malformed, the family is no line of text, or the scale is
+        unknown.
     """
     _check_name(name, _TESTERS, "tester")
     if not isinstance(family, str) or not family.strip() or len(family.splitlines()) != 1:
@@ -247,7 +253,8 @@ def load_modules(modules: Sequence[str]) -> None:
     A file that was loaded before is not run again.
 
     Raises:
-      ValueError: there is no such file, or it cannot be run; the message names the file and the cause.
+      ValueError: there is no such file, or it cannot be run; the message names the file and the
+        cause.
     """
     for module in modules:
         if not module.endswith(".py"):
@@ -270,7 +277,8 @@ def load_modules(modules: Sequence[str]) -> None:
             ) from error
         if (set(_MECHANISMS), set(_TESTERS)) == before:
             raise ValueError(
-                f"extra_module {module!r} must register a mechanism or a tester, it registers nothing"
+                f"extra_module {module!r} must register a mechanism or a tester, it registers"
+                f" nothing"
             )
         _LOADED_FILES.add(path)
 

@@ -1,4 +1,6 @@
-"""The rows of a comparison on disk: one line a cell, added as soon as the cell ends, by one process at a time."""
+"""The rows of a comparison on disk: one line a cell, added as soon as the cell ends, by one process
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ _LAYOUT = 2
 class RowStore:
     """Rows that earlier runs left, and a file to add more to.
 
-    A line that was cut off by a killed process is dropped. A later row of the same cell replaces an earlier one, which
-    stays in the file.
+    A line that was cut off by a killed process is dropped. A later row of the same cell replaces an
+    earlier one, which stays in the file.
 
     Attributes:
       rows: the last row of every cell.
@@ -38,16 +40,18 @@ class RowStore:
     def open(
         cls, path: str, header: Mapping[str, Any], source_of: Callable[[CellKey], str | None]
     ) -> Iterator[RowStore]:
-        """Gives the rows in a file, which is made where there is none and belongs to this process until the end.
+        """Gives the rows in a file, which is made where there is none and belongs to this process
+        until the end.
 
         Args:
           path: the file.
           header: plain values that all rows of a file have in common.
-          source_of: what registered a cell's mechanism and tester. Rows of another source (a user's file was changed)
-            are passed over, so that their cells are run again.
+          source_of: what registered a cell's mechanism and tester. Rows of another source (a user's
+            file was changed) are passed over, so that their cells are run again.
 
         Raises:
-          ValueError: another process writes to the file, it has another header, or a line is damaged or was changed.
+          ValueError: another process writes to the file, it has another header, or a line is
+            damaged or was changed.
           OSError: it cannot be written, or is a symbolic link.
         """
         with open_for_appending(path) as file:
@@ -84,7 +88,8 @@ class RowStore:
         first, *lines = whole.decode("utf-8", errors="replace").split("\n")[:-1]
         if first != expected:
             raise ValueError(
-                f"output_dir holds rows of another comparison ({first[:200]}); this one has {expected}: choose another"
+                f"output_dir holds rows of another comparison ({first[:200]}); this one has"
+                f" {expected}: choose another"
                 " folder"
             )
         for number, line in enumerate(lines, start=2):
@@ -93,7 +98,8 @@ class RowStore:
                 _check_verdicts(result)
             except ValueError as error:
                 raise ValueError(
-                    f"line {number} of {path} is damaged ({error}): delete that line, and its cell is run again"
+                    f"line {number} of {path} is damaged ({error}): delete that line, and its cell"
+                    f" is run again"
                 ) from None
             if result.source == source_of(result.key):
                 self.rows[result.key] = result
@@ -105,7 +111,9 @@ def with_source(result: CellResult, source: str) -> CellResult:
 
 
 def _check_verdicts(result: CellResult) -> None:
-    """Raises ValueError where a verdict is not that of its bounds. Of a user's testers only they know what they refute."""
+    """Raises ValueError where a verdict is not that of its bounds. Of a user's testers only they
+    know what they refute.
+    """
     name, claim = result.key.tester, result.claim
     if name not in tester_names() or find_tester(name).family != OWN_FAMILY or claim is None:
         return

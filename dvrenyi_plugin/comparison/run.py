@@ -1,4 +1,6 @@
-"""Every tester on every mechanism, honest and broken, at several sample sizes: planned, run in parallel, resumed."""
+"""Every tester on every mechanism, honest and broken, at several sample sizes: planned, run in
+parallel, resumed.
+"""
 
 from __future__ import annotations
 
@@ -80,16 +82,17 @@ def run_comparison(
 ) -> Comparison:
     """Returns the comparison, after running every cell that the output folder has no row for.
 
-    A row is appended as soon as its cell ends. A tester or mechanism that raises, hangs or kills its process leaves a
-    row that says so.
+    A row is appended as soon as its cell ends. A tester or mechanism that raises, hangs or kills
+    its process leaves a row that says so.
 
     Args:
       config: see `ComparisonConfig`.
       on_progress: called after each cell with (cells ended, cells planned, result).
 
     Raises:
-      ValueError: an unknown name, a module that cannot be loaded, an output folder in use by another process, or
-        one whose rows or pools are damaged or of a comparison with another seed, failure probability or version.
+      ValueError: an unknown name, a module that cannot be loaded, an output folder in use by
+        another process, or one whose rows or pools are damaged or of a comparison with another
+        seed, failure probability or version.
       OSError: the folder cannot be written.
     """
     started = time.monotonic()
@@ -231,7 +234,9 @@ def _without_result(key: CellKey, outcome: Outcome, prefix: str) -> CellResult:
 
 
 def _source(key: CellKey) -> str | None:
-    """Returns which files registered a cell's mechanism and tester; None for names that are not registered now."""
+    """Returns which files registered a cell's mechanism and tester; None for names that are not
+    registered now.
+    """
     if key.mechanism not in mechanism_names() or key.tester not in tester_names():
         return None
     sources = find_mechanism(key.mechanism).source, find_tester(key.tester).source

@@ -1,7 +1,9 @@
-"""The mechanisms of the comparison, each on a pair of neighbours where its divergence is known, honest and broken.
+"""The mechanisms of the comparison, each on a pair of neighbours where its divergence is known,
+honest and broken.
 
-A broken variant claims what the honest one does, and its true divergence is at least twice that. Where no law is known
-in closed form or on a grid (particles, trained models), the factor is that of the law being sampled.
+A broken variant claims what the honest one does, and its true divergence is at least twice that.
+Where no law is known in closed form or on a grid (particles, trained models), the factor is that of
+the law being sampled.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ def randomized_response(broken: bool, seed: int) -> AuditSubject:
 
 @register_mechanism("noisy_max")
 def noisy_max(broken: bool, seed: int) -> AuditSubject:
-    """Returns noisy max over four candidates at epsilon = 1, one vote moved; broken: a quarter of its noise."""
+    """Returns noisy max over four candidates at epsilon = 1, one vote moved; broken: a quarter of
+    its noise.
+    """
     mechanism = NoisyMaxMechanism(
         NoisyMaxMechanismConfig(num_candidates=4, noise_scale=0.25 if broken else 1.0, seed=seed)
     )
@@ -101,7 +105,9 @@ def noisy_max(broken: bool, seed: int) -> AuditSubject:
 
 @register_mechanism("exponential")
 def exponential(broken: bool, seed: int) -> AuditSubject:
-    """Returns the exponential mechanism for a circular mean; broken: four times the inverse temperature."""
+    """Returns the exponential mechanism for a circular mean; broken: four times the inverse
+    temperature.
+    """
     mechanism = ExponentialMechanism(
         ExponentialMechanismConfig(
             loss=_loss(), inverse_temperature=_inverse_temperature(broken), seed=seed
@@ -112,7 +118,9 @@ def exponential(broken: bool, seed: int) -> AuditSubject:
 
 @register_mechanism("shk")
 def shk(broken: bool, seed: int) -> AuditSubject:
-    """Returns the SHK sampler with its own certificate; broken: four times the inverse temperature."""
+    """Returns the SHK sampler with its own certificate; broken: four times the inverse
+    temperature.
+    """
 
     def build(is_broken: bool) -> ShkExponentialMechanism:
         return ShkExponentialMechanism(
@@ -129,9 +137,11 @@ def shk(broken: bool, seed: int) -> AuditSubject:
 
 @register_mechanism("langevin")
 def langevin(broken: bool, seed: int) -> AuditSubject:
-    """Returns the Langevin sampler, claiming what its target has; broken: four times the inverse temperature.
+    """Returns the Langevin sampler, claiming what its target has; broken: four times the inverse
+    temperature.
 
-    No theorem gives it that claim. On this pair it is true of the honest one: the law on the grid is known.
+    No theorem gives it that claim. On this pair it is true of the honest one: the law on the grid
+    is known.
     """
     mechanism = LangevinMechanism(
         LangevinMechanismConfig(
@@ -146,7 +156,8 @@ def langevin(broken: bool, seed: int) -> AuditSubject:
 
 @register_mechanism("birth_death", pool_size=4000)
 def birth_death(broken: bool, seed: int) -> AuditSubject:
-    """Returns birth-death Langevin particles with the mean-field certificate; broken: four times the inverse temperature.
+    """Returns birth-death Langevin particles with the mean-field certificate; broken: four times
+    the inverse temperature.
 
     The law of a finite ensemble is not known, so no true value is given.
     """
@@ -176,7 +187,9 @@ def birth_death(broken: bool, seed: int) -> AuditSubject:
 
 @register_mechanism("dp_sgd_ensemble", pool_size=8000)
 def dp_sgd_ensemble(broken: bool, seed: int) -> AuditSubject:
-    """Returns DP-SGD on 50 digits at mu = 1, observed by a canary's loss, many models at once; broken: half of its noise."""
+    """Returns DP-SGD on 50 digits at mu = 1, observed by a canary's loss, many models at once;
+    broken: half of its noise.
+    """
     return _dp_sgd("ensemble", broken, seed)
 
 
@@ -273,7 +286,9 @@ def _target_certificate() -> Certificate:
 
 
 def _certified(certificate: Certificate) -> tuple[RenyiDp, ApproximateDp]:
-    """Returns the Rényi claim, and an (epsilon, delta) claim at half of the width, where bounded range says most."""
+    """Returns the Rényi claim, and an (epsilon, delta) claim at half of the width, where bounded
+    range says most.
+    """
     width = certificate.width
     epsilon = width / 2.0
     return (

@@ -66,7 +66,8 @@ class TesterTotal:
       broken_audits: audits of broken mechanisms.
       detections: of them, those that refuted.
       invalid: audits with a NaN bound.
-      valid_at_stated_level: False for a method whose stated failure probability is known not to hold.
+      valid_at_stated_level: False for a method whose stated failure probability is known not to
+        hold.
     """
 
     tester: str

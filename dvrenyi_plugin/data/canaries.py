@@ -1,8 +1,8 @@
 """Canaries: the one record in which the neighbouring datasets differ.
 
-Any record is a legal canary. A good one has a gradient that stays longer than the clipping norm, so that it
-moves the weights by as much as the claim is about, and a loss that is nearly linear in the weights over the
-range of the noise, so that the observation keeps what the weights carry.
+Any record is a legal canary. A good one has a gradient that stays longer than the clipping norm, so
+that it moves the weights by as much as the claim is about, and a loss that is nearly linear in the
+weights over the range of the noise, so that the observation keeps what the weights carry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dvrenyi_plugin.data.canary_names import check_canary_name, is_canary_file
 from dvrenyi_plugin.data.file_formats import read_npy
 from dvrenyi_plugin.data.labelled import AuditSplit, read_only_view
 
-# Of a unit vector's projection: far above rounding, far below the longest one, which is at least 1 / sqrt(size).
+# Of a unit vector's projection: far above rounding, far below the longest one, which is at least 1
+# / sqrt(size).
 _SHORTEST = 1e-6
 
 
@@ -35,8 +36,9 @@ class Canary:
       features: shape of one record, float32, read-only.
       label: its class.
       initial_loss: cross-entropy under the initial model, in nats.
-      initial_gradient_norm: L2 norm of its loss's gradient in all weights of the initial model. Where this is
-        below the clipping norm, the canary moves the weights by less than the claim allows for.
+      initial_gradient_norm: L2 norm of its loss's gradient in all weights of the initial model.
+        Where this is below the clipping norm, the canary moves the weights by less than the claim
+        allows for.
     """
 
     name: str
@@ -61,12 +63,13 @@ def make_canary(
     """Returns a canary by name.
 
     Args:
-      name: "blank": all zeros (Nasr et al. 2023). "clipbkd": the audited records' last principal component
-        scaled to their mean norm (Jagielski, Ullman and Oprea 2020); where it is not unique, as with fewer records than
-        coordinates, the one of `_least_used_direction`. It does not depend on the records' order. "mislabelled": the record of the
-        part that is not audited which surprises the initial model most under the canary's label. "random":
-        the one of 256 images of uniform noise whose gradient is the least aligned with the sum of the
-        audited records' gradients, so that their pull disturbs it least. Or the path of an `.npy` file that
+      name: "blank": all zeros (Nasr et al. 2023). "clipbkd": the audited records' last principal
+        component scaled to their mean norm (Jagielski, Ullman and Oprea 2020); where it is not
+        unique, as with fewer records than coordinates, the one of `_least_used_direction`. It does
+        not depend on the records' order. "mislabelled": the record of the part that is not audited
+        which surprises the initial model most under the canary's label. "random": the one of 256
+        images of uniform noise whose gradient is the least aligned with the sum of the audited
+        records' gradients, so that their pull disturbs it least. Or the path of an `.npy` file that
         holds one record's features, taken as they are.
       network: the model with its initial weights.
       split: what is audited and what is not.
@@ -125,9 +128,10 @@ def _last_principal_component(split: AuditSplit, rng: np.random.Generator) -> ND
 def _least_used_direction(records: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns a unit vector along which records of shape (n, d) vary least, shape (d,).
 
-    Fewer records than coordinates, or coordinates that are the same in all records, leave many such directions, and what
-    a principal component analysis calls the last one is then an accident. Of all of them the one nearest to the vector of
-    equal entries is taken, its sign such that the entry of largest size is positive.
+    Fewer records than coordinates, or coordinates that are the same in all records, leave many such
+    directions, and what a principal component analysis calls the last one is then an accident. Of
+    all of them the one nearest to the vector of equal entries is taken, its sign such that the
+    entry of largest size is positive.
     """
     size = records.shape[1]
     # The triangle has the records' singular values, and is small however many records there are.
@@ -137,7 +141,8 @@ def _least_used_direction(records: NDArray[np.float64]) -> NDArray[np.float64]:
     spread[: len(values)] = values
     tolerance = spread[0] * max(records.shape) * np.finfo(np.float64).eps
     least = components[spread <= spread.min() + tolerance]
-    # Where equal entries are orthogonal to all of them, the first coordinate that is not takes their place.
+    # Where equal entries are orthogonal to all of them, the first coordinate that is not takes
+    # their place.
     wanted = itertools.chain(
         [np.full(size, size**-0.5)], (np.eye(1, size, k)[0] for k in range(size))
     )

@@ -9,7 +9,9 @@ _FILE_SUFFIX = ".npy"
 
 
 def check_canary_name(argument: str, name: str) -> str:
-    """Returns a name of `CANARY_NAMES` or the path of an `.npy` file; raises ValueError for anything else."""
+    """Returns a name of `CANARY_NAMES` or the path of an `.npy` file; raises ValueError for
+    anything else.
+    """
     if isinstance(name, str) and is_canary_file(name):
         return name
     return check_choice(argument, name, (*CANARY_NAMES, f"PATH{_FILE_SUFFIX}"))

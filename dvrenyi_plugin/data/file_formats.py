@@ -1,8 +1,10 @@
-"""Readers for image files in the formats of MNIST (IDX), CIFAR-10 (binary version) and NumPy (`.npy`, `.npz`).
+"""Readers for image files in the formats of MNIST (IDX), CIFAR-10 (binary version) and NumPy
+(`.npy`, `.npz`).
 
-Nothing here unpickles: a data file cannot run code. Only regular files are opened, so that no pipe or device can keep a
-reader waiting. Every header and length is checked before an array is made, so a truncated, padded or mislabelled file
-is an error and never a shorter dataset, and a small file that unpacks to a huge one is refused before it is unpacked.
+Nothing here unpickles: a data file cannot run code. Only regular files are opened, so that no pipe
+or device can keep a reader waiting. Every header and length is checked before an array is made, so
+a truncated, padded or mislabelled file is an error and never a shorter dataset, and a small file
+that unpacks to a huge one is refused before it is unpacked.
 """
 
 from __future__ import annotations
@@ -127,7 +129,8 @@ def find_idx_file(data_dir: str, stem: str) -> str:
 
 
 def read_cifar10_batch(path: str | os.PathLike[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Returns images, shape (n, 3, 32, 32), and labels, shape (n,), of one file of CIFAR-10's binary version.
+    """Returns images, shape (n, 3, 32, 32), and labels, shape (n,), of one file of CIFAR-10's
+    binary version.
 
     Raises:
       ValueError: the length is no multiple of a record's 3,073 bytes, or a label is above 9.
@@ -153,7 +156,8 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[NDArray[np.generic], NDArray
     """Returns the arrays `features` and `labels` of an `.npz` file; pickled objects are refused.
 
     Raises:
-      ValueError: not an `.npz`, an array is missing or is none, holds Python objects, or is too large.
+      ValueError: not an `.npz`, an array is missing or is none, holds Python objects, or is too
+        large.
       OSError: the file cannot be read.
     """
     name = check_data_file(path)
@@ -192,7 +196,9 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[np.generic]:
 
 
 def _read_array(stream: IO[bytes], size: int, name: str) -> NDArray[np.generic]:
-    """Returns the array in NumPy's format that a stream of `size` bytes holds from its start to its end."""
+    """Returns the array in NumPy's format that a stream of `size` bytes holds from its start to its
+    end.
+    """
     version = np.lib.format.read_magic(stream)
     if version not in _NPY_HEADERS:
         raise ValueError(f"{name} must be in version 1 or 2 of NumPy's format, got {version}")
@@ -213,7 +219,8 @@ def _read_array(stream: IO[bytes], size: int, name: str) -> NDArray[np.generic]:
 
 @contextlib.contextmanager
 def errors_that_name(name: str, otherwise: str = "cannot be read") -> Iterator[None]:
-    """Inside, whatever a reader complains of becomes a ValueError that names the file, if the complaint does not.
+    """Inside, whatever a reader complains of becomes a ValueError that names the file, if the
+    complaint does not.
 
     Args:
       name: the file's.

@@ -25,7 +25,9 @@ Records = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def read_only_view(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """Returns the same data as an array that cannot be written to; `array` itself stays as it is."""
+    """Returns the same data as an array that cannot be written to; `array` itself stays
+    as it is.
+    """
     view = array.view()
     view.flags.writeable = False
     return view
@@ -37,7 +39,8 @@ class LabelledDataset:
 
     Attributes:
       name: what it was loaded as.
-      features: shape (n, ...), float32, read-only; images are (n, channels, height, width) in [0, 1].
+      features: shape (n, ...), float32, read-only; images are (n, channels, height, width) in [0,
+        1].
       labels: shape (n,), int64, read-only, each in [0, num_classes).
       num_classes: number of classes, >= 2.
     """
@@ -68,14 +71,16 @@ class LabelledDataset:
         bad_rows = ~np.isfinite(self.features).reshape(len(self.features), -1).all(axis=1)
         if bad_rows.any():
             raise ValueError(
-                f"features must be finite, got NaN or infinity in {int(bad_rows.sum())} records, the"
+                f"features must be finite, got NaN or infinity in {int(bad_rows.sum())} records,"
+                f" the"
                 f" first at index {int(np.argmax(bad_rows))}"
             )
         outside = (self.labels < 0) | (self.labels >= self.num_classes)
         if outside.any():
             index = int(np.argmax(outside))
             raise ValueError(
-                f"labels must be from 0 to {self.num_classes - 1}, got {self.labels[index]} at index"
+                f"labels must be from 0 to {self.num_classes - 1}, got {self.labels[index]} at"
+                f" index"
                 f" {index}"
             )
         object.__setattr__(self, "features", read_only_view(self.features))
@@ -132,11 +137,13 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
     """Returns a dataset by name, shuffled with the seed.
 
     Args:
-      name: one of `DATASET_NAMES`, or `torchvision:NAME` with a name that `torchvision_datasets` lists, or
-        the path of an `.npz` file with arrays `features` (uint8, divided by 255 here, or floats, taken as
-        they are) and `labels` (integers, or whole numbers in floats, of shape (n,) or (n, 1)).
-      data_dir: folder with the files of `mnist`, `fashion_mnist` (IDX, plain or .gz), `cifar10` (binary
-        version) or of a torchvision dataset; unused by the datasets that come inside a Python package.
+      name: one of `DATASET_NAMES`, or `torchvision:NAME` with a name that `torchvision_datasets`
+        lists, or the path of an `.npz` file with arrays `features` (uint8, divided by 255 here, or
+        floats, taken as they are) and `labels` (integers, or whole numbers in floats, of shape (n,)
+        or (n, 1)).
+      data_dir: folder with the files of `mnist`, `fashion_mnist` (IDX, plain or .gz), `cifar10`
+        (binary version) or of a torchvision dataset; unused by the datasets that come inside a
+        Python package.
       seed: of the shuffle. The same seed gives the same order everywhere.
 
     Raises:
@@ -161,7 +168,8 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
             raw = _load_torchvision(name, data_dir)
     else:
         raise ValueError(
-            f"dataset must be one of {', '.join(DATASET_NAMES)}, {_TORCHVISION}NAME, or a path ending in"
+            f"dataset must be one of {', '.join(DATASET_NAMES)}, {_TORCHVISION}NAME, or a path"
+            f" ending in"
             f" .npz, got {name!r}"
         )
     return raw.take(rng.permutation(len(raw)))

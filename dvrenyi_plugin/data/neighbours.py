@@ -22,7 +22,8 @@ def add_canary(
       records: features, shape (n, ...), and labels, shape (n,). Not changed.
       canary_features: shape of one record.
       canary_label: class of the canary.
-      num_canaries: copies of it, >= 1. With more than one the claim under test must be one for groups.
+      num_canaries: copies of it, >= 1. With more than one the claim under test must be one for
+        groups.
 
     Raises:
       ValueError: the canary does not have a record's shape.
@@ -45,9 +46,11 @@ def add_canary(
 
 
 def check_neighbours(without: Records, with_canary: Records, *, num_canaries: int = 1) -> None:
-    """Raises unless the second dataset is the first one plus exactly `num_canaries` records at its end.
+    """Raises unless the second dataset is the first one plus exactly `num_canaries` records at its
+    end.
 
-    Two datasets that differ in more than that are not neighbours, and a bound between their output laws
+    Two datasets that differ in more than that are not neighbours, and a bound between their output
+    laws
     would say nothing about the claim: it must fail here and not show up as a refuted claim.
 
     Raises:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._internal.extras import missing_extra
 from dvrenyi_plugin.data.file_formats import check_data_file
 
-# Those that torchvision reads without unpickling (its CIFAR classes unpickle) and that need no setting but
-# their folder, the training part where there are parts.
+# Those that torchvision reads without unpickling (its CIFAR classes unpickle) and that need no
+# setting but their folder, the training part where there are parts.
 TORCHVISION_NAMES = ("MNIST", "FashionMNIST", "KMNIST", "USPS", "SVHN", "STL10", "ImageFolder")
 
 
@@ -24,24 +24,27 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
       data_dir: torchvision's `root`; nothing is downloaded into it.
 
     Returns:
-      uint8 images of shape (n, channels, height, width), int64 labels of shape (n,), and how many classes
-      there are.
+      uint8 images of shape (n, channels, height, width), int64 labels of shape (n,), and how many
+      classes there are.
 
     Raises:
-      ValueError: unknown name, files that torchvision cannot find or read, images of several shapes.
+      ValueError: unknown name, files that torchvision cannot find or read, images of several
+        shapes.
       ImportError: torchvision is not installed, or does not fit the torch that is.
     """
     if name not in TORCHVISION_NAMES:
         raise ValueError(
             "dataset must be one of"
             f" {', '.join(f'torchvision:{known}' for known in TORCHVISION_NAMES)}, got"
-            f" 'torchvision:{name}' (others unpickle or need more than a folder; CIFAR-10 is read as"
+            f" 'torchvision:{name}' (others unpickle or need more than a folder; CIFAR-10 is read"
+            f" as"
             " dataset cifar10)"
         )
     legacy = os.path.join(data_dir, name, "processed")
     if os.path.exists(legacy):
         raise ValueError(
-            f"data_dir must not hold {legacy!r}: torchvision would unpickle it. The IDX files belong"
+            f"data_dir must not hold {legacy!r}: torchvision would unpickle it. The IDX files"
+            f" belong"
             f" into {os.path.join(data_dir, name, 'raw')!r}"
         )
     try:

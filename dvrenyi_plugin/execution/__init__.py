@@ -1,4 +1,6 @@
-"""Where work runs and where its results are kept: backends, isolated workers, stores, fingerprints."""
+"""Where work runs and where its results are kept: backends, isolated workers, stores,
+fingerprints.
+"""
 
 from dvrenyi_plugin._internal.lazy import lazy_exports
 

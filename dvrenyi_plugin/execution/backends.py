@@ -1,7 +1,7 @@
 """Where tasks run: in this process, on this machine's cores, or on a cluster of many.
 
-A worker that dies takes nothing with it: its tasks are given to others. Tasks must therefore give the same result
-wherever and however often they run.
+A worker that dies takes nothing with it: its tasks are given to others. Tasks must therefore give
+the same result wherever and however often they run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def run_tasks(
     num_workers: int = 1,
     scheduler: str | None = None,
 ) -> Results:
-    """Yields (i, function(shared, *tasks[i])) for every i exactly once, in the order in which they finish.
+    """Yields (i, function(shared, *tasks[i])) for every i exactly once, in the order in which they
+    finish.
 
     Closing the generator, or an exception in a task, stops what has not begun.
 
@@ -72,11 +73,14 @@ def run_tasks(
       function: defined at the top of a module that workers can import.
       shared: what all tasks need; sent to a cluster once.
       tasks: the other arguments of each.
-      backend: "loky" (processes on this machine; with one worker, this process), "threading" (threads in this
-        process), "serial" (this process, one after another), "dask" or "ray" (a cluster).
-      num_workers: processes or threads on this machine; a cluster with an address of its own has its own number.
-      scheduler: address of a running cluster, "tcp://host:8786" for Dask, "auto" or "ray://host:10001" for
-        Ray. None starts one on this machine, which is kept for later calls until the process ends.
+      backend: "loky" (processes on this machine; with one worker, this process), "threading"
+        (threads in this process), "serial" (this process, one after another), "dask" or "ray" (a
+        cluster).
+      num_workers: processes or threads on this machine; a cluster with an address of its own has
+        its own number.
+      scheduler: address of a running cluster, "tcp://host:8786" for Dask, "auto" or
+        "ray://host:10001" for Ray. None starts one on this machine, which is kept for later calls
+        until the process ends.
 
     Raises:
       ImportError: Dask or Ray is not installed.
@@ -99,7 +103,8 @@ def _run_on_joblib(
 ) -> Results:
     from joblib import Parallel, delayed, parallel_config
 
-    # Only processes can be told how many threads their libraries may use; threads share this process's number.
+    # Only processes can be told how many threads their libraries may use; threads share this
+    # process's number.
     limits = {"inner_max_num_threads": 1} if backend == "loky" else {}
     watch: dict[str, Any] = (
         {"initializer": end_with_parent, "initargs": (os.getpid(),)} if backend == "loky" else {}
@@ -151,7 +156,8 @@ def _run_on_dask(
     client = _dask_client(scheduler, num_workers)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
-        # A task of its own and not scattered data: when the worker that holds it dies, it is made again.
+        # A task of its own and not scattered data: when the worker that holds it dies, it is made
+        # again.
         everywhere = client.submit(_identity, _Shared(function, shared), pure=False)
         futures = {
             client.submit(_call_shared, everywhere, task, pure=False): i
@@ -164,7 +170,8 @@ def _run_on_dask(
             except distributed.KilledWorker as error:
                 raise _died("of the Dask cluster") from error
             except CancelledError as error:
-                # Nobody else cancels: this is what a client makes of its tasks when it has lost its scheduler.
+                # Nobody else cancels: this is what a client makes of its tasks when it has lost its
+                # scheduler.
                 where = scheduler or "on this machine"
                 raise OSError(f"scheduler {where} was lost while tasks were running") from error
             yield futures.pop(future), result
@@ -204,7 +211,8 @@ def _close_dask_client(client: Any) -> None:
     if client.status == "running":
         client.close()
     else:
-        # It has lost its scheduler: it would wait for it, and log a traceback when it is told not to.
+        # It has lost its scheduler: it would wait for it, and log a traceback when it is told not
+        # to.
         logger = logging.getLogger("distributed.client")
         logger.addFilter(_nothing)
         try:

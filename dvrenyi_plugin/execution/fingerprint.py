@@ -1,6 +1,7 @@
 """What decides the observations of a trained model, as text, and its digest.
 
-Rows of two runs may be put together only when everything that decides them is the same; this says what that is.
+Rows of two runs may be put together only when everything that decides them is the same; this says
+what that is.
 """
 
 from __future__ import annotations
@@ -37,22 +38,24 @@ class ExperimentFingerprint:
 
     @classmethod
     def of(cls, mechanism: Any, pair: Any) -> ExperimentFingerprint:
-        """Returns the fingerprint of training with this mechanism on this pair of neighbouring datasets.
+        """Returns the fingerprint of training with this mechanism on this pair of neighbouring
+        datasets.
 
-        It covers the mechanism's class and settings (its `config`, or its own fields if it is a dataclass),
-        the source files that define them, all source files of this package, in which training may depend on any
-        other, both datasets bit for bit, and the versions of the libraries. It
-        does not cover the make of the processor, on which the last bits of sums of floats depend, nor files
-        that a user's own functions import.
+        It covers the mechanism's class and settings (its `config`, or its own fields if it is a
+        dataclass), the source files that define them, all source files of this package, in which
+        training may depend on any other, both datasets bit for bit, and the versions of the
+        libraries. It does not cover the make of the processor, on which the last bits of sums of
+        floats depend, nor files that a user's own functions import.
 
         Args:
-          mechanism: settings whose dataclass field says `decides_outputs: False` in its metadata are left
-            out; the others may hold numbers, text, arrays, tensors, mappings, sequences, dataclasses,
-            torch modules, and functions and classes that are defined in files.
+          mechanism: settings whose dataclass field says `decides_outputs: False` in its metadata
+            are left out; the others may hold numbers, text, arrays, tensors, mappings, sequences,
+            dataclasses, torch modules, and functions and classes that are defined in files.
           pair: (D, D + canary), of the same kinds.
 
         Raises:
-          ValueError: something in them has no known content, for example a function typed in by hand.
+          ValueError: something in them has no known content, for example a function typed in by
+            hand.
         """
         is_settings = dataclasses.is_dataclass(mechanism)
         settings = mechanism if is_settings else getattr(mechanism, "config", None)
@@ -79,7 +82,9 @@ class ExperimentFingerprint:
         return hashlib.sha256(self.description.encode()).hexdigest()
 
     def differences(self, other: ExperimentFingerprint) -> list[str]:
-        """Returns the names of what differs from another experiment, in the order of the description."""
+        """Returns the names of what differs from another experiment, in the order of the
+        description.
+        """
         own, others = (dict(_leaves(json.loads(one.description))) for one in (self, other))
         return [name for name in {**own, **others} if own.get(name) != others.get(name)]
 
@@ -191,14 +196,17 @@ def _source_digest(value: Any) -> str:
         path = None
     if path is None or not os.path.isfile(path):
         raise ValueError(
-            f"{_name(value)} must be defined in a file for its models to be stored, got one that is not"
+            f"{_name(value)} must be defined in a file for its models to be stored, got one that is"
+            f" not"
         )
     return _file_digest(path)
 
 
 @functools.cache
 def source_tree_digest(folder: str) -> str:
-    """Returns the digest of all Python files below a folder: of their paths in it and their contents."""
+    """Returns the digest of all Python files below a folder: of their paths in it and their
+    contents.
+    """
     root = pathlib.Path(folder)
     files = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     content = [(name, _file_digest(os.fspath(files[name]))) for name in sorted(files)]
@@ -239,6 +247,7 @@ def _name(value: Any) -> str:
 
 def _refuse(value: Any) -> Any:
     raise ValueError(
-        "mechanism and datasets must be made of numbers, text, arrays, dataclasses, torch modules and"
+        "mechanism and datasets must be made of numbers, text, arrays, dataclasses, torch modules"
+        " and"
         f" functions for their models to be stored, got {_name(type(value))}"
     )

@@ -1,4 +1,6 @@
-"""Tasks in processes of their own, each with a time limit: one that hangs or dies takes no other with it."""
+"""Tasks in processes of their own, each with a time limit: one that hangs or dies takes no other
+with it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from typing import Any
 from dvrenyi_plugin._internal.files import open_for_appending
 from dvrenyi_plugin.execution.parent_watch import end_with_parent, kill_own_group
 
-# Read when numpy, torch and TensorFlow are first imported: one thread a process, since processes are what is parallel.
+# Read when numpy, torch and TensorFlow are first imported: one thread a process, since processes
+# are what is parallel.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -74,8 +77,8 @@ def run_in_processes(
 ) -> Iterator[Outcome]:
     """Yields outcomes in the order in which tasks end.
 
-    A task during which a process dies that has run others before is run once more in a new one: an earlier task may
-    have left behind what killed it.
+    A task during which a process dies that has run others before is run once more in a new one: an
+    earlier task may have left behind what killed it.
 
     Args:
       function: importable by name; takes a task, returns something that can be pickled.
@@ -84,7 +87,8 @@ def run_in_processes(
       timeout_s: after that long a task's process is killed.
       prepare: importable by name; called once in each new process, outside the time of any task.
       log_path: file that takes what the processes print; None drops it.
-      may_start: asked before each task; once it says no, running tasks are waited for and the rest is left.
+      may_start: asked before each task; once it says no, running tasks are waited for and the rest
+        is left.
     """
     waiting = iter(tasks)
     again: list[Any] = []
@@ -173,7 +177,8 @@ def _start(
 ) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    # Unpickled by the process itself: the modules that this loads take seconds, in which it must watch its parent.
+    # Unpickled by the process itself: the modules that this loads take seconds, in which it must
+    # watch its parent.
     work = pickle.dumps((function, prepare))
     process = context.Process(target=_serve, args=(os.getpid(), theirs, work, log_path))
     with _environment(_ENVIRONMENT):
@@ -185,8 +190,8 @@ def _start(
 def _stop(worker: _Worker) -> None:
     worker.connection.close()
     if worker.task is None:
-        # It ends by itself, and gives back what its tasks made, such as the lock of a progress bar. Waiting for the
-        # sentinel leaves its number taken.
+        # It ends by itself, and gives back what its tasks made, such as the lock of a progress bar.
+        # Waiting for the sentinel leaves its number taken.
         wait([worker.process.sentinel], timeout=_END_LIMIT_S)
     # The group first: once the process has been waited for, its number may be another's.
     pid = worker.process.pid

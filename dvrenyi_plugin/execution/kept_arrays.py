@@ -1,4 +1,6 @@
-"""Results that take minutes to compute, kept beside the models, so that a resumed audit does not compute them again."""
+"""Results that take minutes to compute, kept beside the models, so that a resumed audit does not
+compute them again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class KeptArrays:
 
         Args:
           folder: of the files; missing folders are made. None keeps nothing.
-          resume: use what is there. If not, everything is computed again, and what is there replaced.
+          resume: use what is there. If not, everything is computed again, and what is there
+            replaced.
         """
         self._folder = None if folder is None else os.path.abspath(folder)
         self._resume = resume

@@ -1,7 +1,9 @@
-"""A file that keeps every trained model's observation, so that an interrupted audit goes on where it was.
+"""A file that keeps every trained model's observation, so that an interrupted audit goes on where
+it was.
 
-One SQLite file holds the models of one experiment. Each group of models is committed as it finishes: what a
-killed process leaves behind is whole, and several processes may write to the same file.
+One SQLite file holds the models of one experiment. Each group of models is committed as it
+finishes: what a killed process leaves behind is whole, and several processes may write to the same
+file.
 """
 
 from __future__ import annotations
@@ -72,14 +74,15 @@ class ObservationStore:
         Args:
           path: of the SQLite file; missing folders are made.
           experiment: whose models these are.
-          resume: use what is stored. If not, every model is trained again and compared with its row.
+          resume: use what is stored. If not, every model is trained again and compared with its
+            row.
           seed: root seed of the models' streams, written beside them.
-          observe: what an observation is, as in `DpSgdConfig.observe`; decides what is written to the columns
-            `loss` and `logits`.
+          observe: what an observation is, as in `DpSgdConfig.observe`; decides what is written to
+            the columns `loss` and `logits`.
 
         Raises:
-          ObservationStoreError: the file holds another experiment, has another layout, is damaged, or is no
-            observation store. It is never changed then.
+          ObservationStoreError: the file holds another experiment, has another layout, is damaged,
+            or is no observation store. It is never changed then.
           OSError: it cannot be read or written.
         """
         self.path = os.path.abspath(os.fspath(path))
@@ -139,7 +142,8 @@ class ObservationStore:
         for number, *columns, digest in stored:
             if self._digest(world, number, *columns) != digest:
                 raise ObservationStoreError(
-                    f"store {self.path!r} is damaged: model {number} of world {world} does not have the"
+                    f"store {self.path!r} is damaged: model {number} of world {world} does not have"
+                    f" the"
                     " checksum it was stored with"
                 )
             rows[number] = np.frombuffer(columns[-1], dtype="<f8").astype(np.float64)
@@ -172,8 +176,10 @@ class ObservationStore:
                     connection.execute("INSERT INTO models VALUES (?,?,?,?,?,?,?)", row)
                 elif stored[0] != row[5]:
                     raise ObservationStoreError(
-                        f"store {self.path!r} holds another result for model {row[1]} of world {world} than"
-                        " was just trained: the mechanism is not reproducible, or this machine rounds"
+                        f"store {self.path!r} holds another result for model {row[1]} of world"
+                        f" {world} than"
+                        " was just trained: the mechanism is not reproducible, or this machine"
+                        " rounds"
                         " differently"
                     )
 
@@ -200,12 +206,14 @@ class ObservationStore:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION_ID:
             raise ObservationStoreError(
-                f"store {self.path!r} must be an observation store, got another program's SQLite file"
+                f"store {self.path!r} must be an observation store, got another program's SQLite"
+                f" file"
             )
         if version != SCHEMA_VERSION:
             age = "an older" if version < SCHEMA_VERSION else "a newer"
             raise ObservationStoreError(
-                f"store {self.path!r} was written by {age} version of this program (layout {version}; this one"
+                f"store {self.path!r} was written by {age} version of this program (layout"
+                f" {version}; this one"
                 f" reads layout {SCHEMA_VERSION}): name another file"
             )
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -264,11 +272,12 @@ def open_store(
     *,
     resume: bool = True,
 ) -> ObservationStore:
-    """Returns the store of training with this mechanism on this pair, at a path of its own if none is given.
+    """Returns the store of training with this mechanism on this pair, at a path of its own if none
+    is given.
 
     Args:
-      path: of the file. None: a file in `folder` that is named after the experiment, so that each experiment
-        finds its own models there.
+      path: of the file. None: a file in `folder` that is named after the experiment, so that each
+        experiment finds its own models there.
       folder: see `path`.
       mechanism: see `ExperimentFingerprint.of`.
       pair: (D, D + canary).
@@ -299,7 +308,9 @@ def _blob(values: NDArray[np.float64]) -> bytes:
 
 
 def _create(path: str, experiment: ExperimentFingerprint) -> None:
-    """Makes an empty store, whole from the moment it has its name, unless another process is faster."""
+    """Makes an empty store, whole from the moment it has its name, unless another process is
+    faster.
+    """
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
@@ -327,13 +338,15 @@ def _check_header(path: str) -> None:
         raise OSError(f"store {path!r} cannot be read: {error.strerror}") from error
     if header != _SQLITE_HEADER:
         raise ObservationStoreError(
-            f"store {path!r} must be an observation store, got a file that is not SQLite's or is cut short"
+            f"store {path!r} must be an observation store, got a file that is not SQLite's or is"
+            f" cut short"
         )
 
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    # The right to write is taken before reading: otherwise two processes could both find a row missing.
+    # The right to write is taken before reading: otherwise two processes could both find a row
+    # missing.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

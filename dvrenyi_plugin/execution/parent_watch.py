@@ -14,13 +14,15 @@ _watched: set[int] = set()
 
 
 def end_with_parent(parent: int, end: Callable[[], None] | None = None) -> None:
-    """Watches the parent process from a thread of its own; when it is gone, this process ends at once.
+    """Watches the parent process from a thread of its own; when it is gone, this process ends at
+    once.
 
-    A killed parent cannot tell its workers to stop, and they would go on with what they were given. Called again, it
-    does nothing.
+    A killed parent cannot tell its workers to stop, and they would go on with what they were given.
+    Called again, it does nothing.
 
     Args:
-      parent: number of the process that started this one, as that process says: it may be gone already.
+      parent: number of the process that started this one, as that process says: it may be gone
+        already.
       end: how to end; None kills this process.
     """
     with _lock:

@@ -1,9 +1,12 @@
-"""One object that answers every privacy question about a flow stopped at time t, and names the result it used.
+"""One object that answers every privacy question about a flow stopped at time t, and names the
+result it used.
 
-The answers hold for the law that the program of `grid_flow` produces, at every step size, because each rests on
+The answers hold for the law that the program of `grid_flow` produces, at every step size, because
+each rests on
     width(log rho_t / rho'_t) <= osc(V - V') + decay (R_0 + R_0'),
-with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to the width for rounding.
-What a 64-bit random number does to the tails of a draw is not covered: see `Grid.draw`.
+with decay = e^{-t} where the reaction runs and 1 where it does not. A relative 1e-12 is added to
+the width for rounding. What a 64-bit random number does to the tails of a draw is not covered: see
+`Grid.draw`.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ class Certificate:
       initial_oscillation2: R_0', likewise.
       sup_distance: ||V - V'||_inf or a bound, if known (assumption A1).
       target_log_ratio: ||log pi / pi'||_inf or a bound, if known (the exact target floor).
-      has_reaction: True for SHK (initial terms decay as e^{-t}), False for plain Langevin (they do not grow).
+      has_reaction: True for SHK (initial terms decay as e^{-t}), False for plain Langevin (they do
+        not grow).
     """
 
     time: float
@@ -96,7 +100,9 @@ class Certificate:
         *,
         has_reaction: bool = True,
     ) -> Certificate:
-        """Returns the certificate of one known pair of potentials (arguments as `pair_constants`)."""
+        """Returns the certificate of one known pair of potentials (arguments as
+        `pair_constants`).
+        """
         constants = pair_constants(grid, potential1, potential2, initial_log_density)
         return cls(
             time=time,
@@ -130,7 +136,9 @@ class Certificate:
         return _smallest(options)
 
     def renyi_dp(self, alpha: float) -> CertifiedValue:
-        """Returns a bound on D_alpha in both directions, for order alpha > 1; at most alpha width^2 / 8."""
+        """Returns a bound on D_alpha in both directions, for order alpha > 1; at most alpha width^2
+        / 8.
+        """
         alpha = check_order(alpha)
         pure = self.pure_dp()
         return _smallest(
@@ -168,7 +176,8 @@ class Certificate:
     def approximate_dp(self, epsilon: float) -> CertifiedValue:
         """Returns delta such that (epsilon, delta)-DP holds, for epsilon >= 0.
 
-        Theorem 4's delta is about the continuous flow and needs gradients: `kl_stability.approximate_dp_delta`.
+        Theorem 4's delta is about the continuous flow and needs gradients:
+        `kl_stability.approximate_dp_delta`.
         """
         epsilon = check_epsilon(epsilon)
         pure = self.pure_dp()

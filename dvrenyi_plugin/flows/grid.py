@@ -30,8 +30,8 @@ class Axis(CheckedSettings):
       low: left end, finite.
       high: right end, finite, above low.
       cells: number of cells, 3 to 10,000,000.
-      boundary: "periodic" (the ends are glued, the setting of the stability theorems) or "reflecting" (no
-        flux through the ends).
+      boundary: "periodic" (the ends are glued, the setting of the stability theorems) or
+        "reflecting" (no flux through the ends).
     """
 
     low: Finite = -math.pi
@@ -63,9 +63,9 @@ class Axis(CheckedSettings):
 class Grid:
     """The product of one to three axes.
 
-    Arrays of values on the grid have shape (..., *grid.shape); leading axes are a batch. A law on the grid
-    is stored as log masses of the cells (they sum to one after exponentiation) and has a constant density
-    on every cell, so ratios of masses are ratios of densities.
+    Arrays of values on the grid have shape (..., *grid.shape); leading axes are a batch. A law on
+    the grid is stored as log masses of the cells (they sum to one after exponentiation) and has a
+    constant density on every cell, so ratios of masses are ratios of densities.
 
     Attributes:
       axes: one to three axes, at most 10,000,000 cells in all.
@@ -177,9 +177,10 @@ class Grid:
     ) -> FloatArray:
         """Returns independent draws from one law on the grid, shape (num_samples, dimension).
 
-        A cell by inverse distribution function, then a uniform offset inside it, so the law of a draw has
-        exactly the cell masses given, up to the 53 bits of the uniform numbers: a cell's frequency is off
-        by at most 2^-53 in absolute terms, and a cell of smaller mass may never be drawn.
+        A cell by inverse distribution function, then a uniform offset inside it, so the law of a
+        draw has
+        exactly the cell masses given, up to the 53 bits of the uniform numbers: a cell's frequency
+        is off by at most 2^-53 in absolute terms, and a cell of smaller mass may never be drawn.
 
         Args:
           log_masses: one law, shape `shape` or (num_cells,).
@@ -187,7 +188,8 @@ class Grid:
           generator: where the randomness comes from.
 
         Raises:
-          ValueError: `log_masses` of another shape, or so far from summing to 1 that no law is meant.
+          ValueError: `log_masses` of another shape, or so far from summing to 1 that no law is
+            meant.
         """
         num_samples = check_int("num_samples", num_samples, at_least=1)
         log_masses = check_numbers("log_masses", log_masses)

@@ -1,16 +1,23 @@
 """SHK, Langevin (Fokker-Planck) and birth-death flows on a grid, by exact splitting.
 
-    d rho/dt = div(grad rho + rho grad V) - (s - E_rho s) rho,     s = log(rho / pi), pi = exp(-V) / Z
-           transport (Langevin)            reaction (birth-death)
+    d rho/dt = div(grad rho + rho grad V) - (s - E_rho s) rho
+               transport (Langevin)         reaction (birth-death)
 
-The state is s up to a constant. One step of length h is half a reaction, transport along the axes there and back,
-half a reaction. The reaction has a closed form, s -> exp(-h/2) s; transport is Markov and shrinks the oscillation
-(`transport`). Hence for every step size, not only as h -> 0,
-    osc(s_t) <= exp(-t) osc(s_0)        (SHK and birth-death; without the reaction: osc(s_t) <= osc(s_0)),
-which is Theorem 1's lemma for the program as run. The splitting is symmetric, so the law itself is second order in h.
+with s = log(rho / pi) and pi = exp(-V) / Z.
 
-Source: "On the Stability of Spherical Hellinger-Kantorovich Flows and Their Implications for Differential Privacy"
-(Mustafi and Mukherjee), section 3 and Theorem 1; the splitting and its certificate are ours.
+The state is s up to a constant. One step of length h is half a reaction, transport along the axes
+there and back, half a reaction. The reaction has a closed form, s -> exp(-h/2) s; transport is
+Markov and shrinks the oscillation (`transport`). Hence for every step size, not only as h -> 0,
+
+    osc(s_t) <= exp(-t) osc(s_0)    for SHK and birth-death,
+    osc(s_t) <= osc(s_0)            without the reaction,
+
+which is Theorem 1's lemma for the program as run. The splitting is symmetric, so the law itself is
+second order in h.
+
+Source: "On the Stability of Spherical Hellinger-Kantorovich Flows and Their Implications for
+Differential Privacy" (Mustafi and Mukherjee), section 3 and Theorem 1; the splitting and its
+certificate are ours.
 """
 
 from __future__ import annotations
@@ -49,8 +56,8 @@ class FlowConfig(CheckedSettings):
 
     Attributes:
       dynamics: "shk", "langevin" or "birth_death".
-      num_steps: steps of equal length, 1 to 1,000,000; None takes ten a unit of time, at most 1,000. Certificates hold
-        for any number.
+      num_steps: steps of equal length, 1 to 1,000,000; None takes ten a unit of time, at most
+        1,000. Certificates hold for any number.
       transport: "exponential", "implicit" or "auto"; see `transport`.
       extrapolation_order: of implicit transport, 1 to 6; 1 is plain backward Euler.
       max_jump: largest difference of the potential between neighbouring cells, inf for no check.
@@ -112,14 +119,16 @@ def run_flow(
 
     Args:
       grid: one to three axes.
-      potential: V at the cells' midpoints, shape (*batch, *grid.shape), finite. `grid.evaluate(function)`
-        makes it from a callable. Constants do not matter.
+      potential: V at the cells' midpoints, shape (*batch, *grid.shape), finite.
+        `grid.evaluate(function)` makes it from a callable. Constants do not matter.
       time: how long to run, from 0 to 1e100.
-      initial_log_density: log rho_0 up to a constant, broadcastable to the potential; None is uniform.
+      initial_log_density: log rho_0 up to a constant, broadcastable to the potential; None is
+        uniform.
       config: how to advance; default `FlowConfig()`.
 
     Raises:
-      ValueError: a non-finite potential or start, a negative time, a grid too coarse for the potential.
+      ValueError: a non-finite potential or start, a negative time, a grid too coarse for the
+        potential.
     """
     config = config or FlowConfig()
     check_kind("grid", grid, Grid)
@@ -185,7 +194,9 @@ def _advance(
 
 
 class _Sweep:
-    """Transport along axes 0, 1, ..., last, ..., 1, 0: half a step each but a full one of the last."""
+    """Transport along axes 0, 1, ..., last, ..., 1, 0: half a step each but a full one of
+    the last.
+    """
 
     def __init__(self, grid: Grid, potential: FloatArray, step: float, config: FlowConfig) -> None:
         self._lines: list[tuple[int, LineTransport]] = []

@@ -1,9 +1,10 @@
-"""Utility of the exponential mechanism and of a flow stopped at time t: Proposition 1, Theorem 5, and sharper.
+"""Utility of the exponential mechanism and of a flow stopped at time t: Proposition 1, Theorem 5,
+and sharper.
 
 For a loss f on a domain of volume m, pi proportional to exp(-beta f) and f_* = inf f.
 
-Source: Mustafi and Mukherjee, section 5.1; Theorem 5 rests on Lu, Lu and Nolen (2019), "Accelerating Langevin Sampling
-with Birth-death".
+Source: Mustafi and Mukherjee, section 5.1; Theorem 5 rests on Lu, Lu and Nolen (2019),
+"Accelerating Langevin Sampling with Birth-death".
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ def best_target_excess_bound(loss_values: ArrayLike, inverse_temperature: float)
 
 
 def excess_bound(target_excess: float, loss_range: float, ratio_width: float) -> float:
-    """Returns a bound on E_rho[f] - f_*: target excess + range(f) tanh(width / 4). Beyond the paper.
+    """Returns a bound on E_rho[f] - f_*: target excess + range(f) tanh(width / 4). Beyond the
+    paper.
 
-    The log ratio of rho_t and pi has width at most e^{-t} R_0, so their total variation distance is at most
-    tanh(e^{-t} R_0 / 4) (`bounded_range`), and expectations of f differ by at most its range times that. No t_*, M or delta
-    as in Theorem 5, valid from t = 0 on, and for the program as run.
+    The log ratio of rho_t and pi has width at most e^{-t} R_0, so their total variation distance is
+    at most tanh(e^{-t} R_0 / 4) (`bounded_range`), and expectations of f differ by at most its
+    range times that. No t_*, M or delta as in Theorem 5, valid from t = 0 on, and for the program
+    as run.
 
     Args:
       target_excess: bound on (or value of) E_pi[f] - f_*, >= 0.
@@ -85,7 +88,8 @@ def excess_bound_theorem5(
 ) -> float:
     """Returns Theorem 5's bound on E_rho_t[f] - f_*, for comparison with `excess_bound`.
 
-    target excess + ||f||_inf sqrt(2 KL_t), KL_t = e^{-(2 - 3 delta)(t - t_*)} KL(rho_{t_0} || pi), t_* = t_0 + log(M / delta^3).
+    target excess + ||f||_inf sqrt(2 KL_t), KL_t = e^{-(2 - 3 delta)(t - t_*)} KL(rho_{t_0} || pi),
+    t_* = t_0 + log(M / delta^3).
 
     Args:
       target_excess: bound on E_pi[f] - f_*, >= 0.

@@ -1,12 +1,13 @@
 """Neighbouring datasets to test: fixed pairs, canaries, and searches for a worse pair.
 
-Every generator is called as `generator(divergence)` with the last trial's estimate (None before the first) and returns a
-pair of neighbours, so it works in this package's runner and in DP-Auditorium's. Generators are deterministic given
-their settings and the feedback, and never change what they were given. Every pair is a copy of its own: what a mechanism
-does to it reaches no later one.
+Every generator is called as `generator(divergence)` with the last trial's estimate (None before the
+first) and returns a pair of neighbours, so it works in this package's runner and in
+DP-Auditorium's. Generators are deterministic given their settings and the feedback, and never
+change what they were given. Every pair is a copy of its own: what a mechanism does to it reaches no
+later one.
 
-"Worse" is the estimate, a noisy number: a search looks for a pair worth testing, and the runner's bound on
-fresh samples decides.
+"Worse" is the estimate, a noisy number: a search looks for a pair worth testing, and the runner's
+bound on fresh samples decides.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class RemoveOneDatasetGenerator:
 
 
 class ReplaceOneDatasetGenerator:
-    """Proposes (D, D with record i replaced), over all indices and replacements, and again from the first.
+    """Proposes (D, D with record i replaced), over all indices and replacements, and again from the
+    first.
 
     Args:
       dataset: D: records of shape (n, ...), or (features, labels), n >= 1.
@@ -152,10 +154,11 @@ class BoundedArrays(CheckedSettings):
       dimension: columns of a record, >= 1; None for datasets of shape (n,).
       low: smallest entry.
       high: largest entry, > low.
-      neighbours: "add_remove" (the second dataset has one record more) or "replace_one" (one record differs).
+      neighbours: "add_remove" (the second dataset has one record more) or "replace_one" (one record
+        differs).
       integers: True for whole numbers only (categories, labels); low and high must be whole too.
-      corner_probability: part of random entries that are `low` or `high` themselves, in [0, 1]: leaks are often
-        largest at the extremes.
+      corner_probability: part of random entries that are `low` or `high` themselves, in [0, 1]:
+        leaks are often largest at the extremes.
     """
 
     num_records: int
@@ -173,7 +176,8 @@ class BoundedArrays(CheckedSettings):
         check_real("high - low", float(self.high) - float(self.low), above=0.0)
         if self.integers and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise ValueError(
-                f"low and high must be whole numbers when integers is True, got {self.low!r} and {self.high!r}"
+                f"low and high must be whole numbers when integers is True, got {self.low!r} and"
+                f" {self.high!r}"
             )
         if self.integers:
             for name in ("low", "high"):
@@ -203,11 +207,15 @@ class BoundedArrays(CheckedSettings):
         return np.rint(moved) if self.integers else moved
 
     def differ(self, genes: NDArray[np.float64]) -> bool:
-        """Returns whether the neighbours that these records describe are two datasets and not one twice."""
+        """Returns whether the neighbours that these records describe are two datasets and not one
+        twice.
+        """
         return self.neighbours == ADD_REMOVE or not np.array_equal(genes[-1], genes[-2])
 
     def pair(self, genes: NDArray[np.float64]) -> NeighboringDatasets[Array]:
-        """Returns the neighbours that these records describe: the last ones are those in which they differ."""
+        """Returns the neighbours that these records describe: the last ones are those in which they
+        differ.
+        """
         records = genes.astype(np.int64) if self.integers else genes.copy()
         if self.dimension is None:
             records = records[:, 0]
@@ -217,7 +225,9 @@ class BoundedArrays(CheckedSettings):
 
 
 class _NewPairs:
-    """Avoids pairs that were proposed before, and those of one dataset twice: every trial has its price."""
+    """Avoids pairs that were proposed before, and those of one dataset twice: every trial has its
+    price.
+    """
 
     def __init__(self, space: BoundedArrays) -> None:
         self._space = space
@@ -264,7 +274,8 @@ class EvolutionConfig(CheckedSettings):
       num_parents: best pairs so far that are kept as parents, >= 1.
       mutation_probability: that a record of a child is changed at all, in (0, 1].
       step: standard deviation of a change, as a part of the range, > 0.
-      fresh_probability: that a changed record is drawn anew, in [0, 1]: ways out of a local optimum.
+      fresh_probability: that a changed record is drawn anew, in [0, 1]: ways out of a local
+        optimum.
       seed: of every choice, >= 0.
     """
 
@@ -277,7 +288,8 @@ class EvolutionConfig(CheckedSettings):
 
 
 class EvolutionarySearchDatasetGenerator:
-    """Proposes children of the pairs with the largest estimates so far: records of two parents, some changed.
+    """Proposes children of the pairs with the largest estimates so far: records of two parents,
+    some changed.
 
     Args:
       space: the datasets to search.
@@ -305,7 +317,8 @@ class EvolutionarySearchDatasetGenerator:
         """Returns the next pair.
 
         Args:
-          divergence: the estimate for the last pair that was returned. None and NaN say nothing about it.
+          divergence: the estimate for the last pair that was returned. None and NaN say nothing
+            about it.
         """
         if self._proposed is not None and divergence is not None and not math.isnan(divergence):
             # The newest of equals first: among pairs that all gave 0 the search goes on walking.

@@ -1,4 +1,6 @@
-"""Datasets record by record: an array of records, or a tuple of arrays with a row per record each."""
+"""Datasets record by record: an array of records, or a tuple of arrays with a row per
+record each.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
     if isinstance(dataset, tuple):
         if not isinstance(record, tuple) or len(record) != len(dataset):
             raise ValueError(
-                f"a record of a dataset of {len(dataset)} arrays must be a tuple of {len(dataset)}, got {record!r}"
+                f"a record of a dataset of {len(dataset)} arrays must be a tuple of {len(dataset)},"
+                f" got {record!r}"
             )
         pairs = list(zip(map(np.asarray, dataset), map(np.asarray, record), strict=True))
     else:
@@ -37,7 +40,8 @@ def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
             raise ValueError(
                 f"a record must have shape {array.shape[1:]}, got shape {row.shape}: {row!r}"
             )
-        # A float64 canary may be rounded to float32, but no entry may wrap around, lose its fraction or become infinite.
+        # A float64 canary may be rounded to float32, but no entry may wrap around, lose its
+        # fraction or become infinite.
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 held = row.astype(array.dtype)
@@ -88,7 +92,8 @@ def num_records(dataset: Any) -> int:
     shapes = [np.shape(part) for part in (dataset if isinstance(dataset, tuple) else (dataset,))]
     if not shapes or not all(shapes) or len({shape[0] for shape in shapes}) != 1:
         raise ValueError(
-            "dataset must be an array of records, or a tuple of arrays with as many rows each, got shapes"
+            "dataset must be an array of records, or a tuple of arrays with as many rows each, got"
+            " shapes"
             f" {', '.join(map(str, shapes)) or 'none'}"
         )
     return int(shapes[0][0])

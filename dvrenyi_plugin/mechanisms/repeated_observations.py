@@ -1,6 +1,7 @@
 """Models that repeat each other are not independent, whatever a training says of its randomness.
 
-A training that sets its own seed gives the same model again and again, and every bound then counts one model many times.
+A training that sets its own seed gives the same model again and again, and every bound then counts
+one model many times.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-# Of two observations that float32 rounds into one cell of 32 neighbouring numbers, one pair in 32 is equal. Twice that
-# allows for laws so narrow that they have few such numbers.
+# Of two observations that float32 rounds into one cell of 32 neighbouring numbers, one pair in 32
+# is equal. Twice that allows for laws so narrow that they have few such numbers.
 _CELL_BITS = 5
 _SHARE_OF_EQUAL_PAIRS = 2.0 / 2**_CELL_BITS
 _STEP_OF_FLOAT32_AT_1 = 2.0**-23
@@ -21,13 +22,13 @@ _FEWEST_OTHER_VALUES = 3
 def check_independent(observations: NDArray[np.float64], which: str) -> None:
     """Raises unless repeated rows can be explained by the rounding of float32.
 
-    Equal pairs of rows are held against pairs that agree in all but the last bits of float32: the audit stops when so
-    many of those are equal that rounding alone would make it with probability at most 1e-9 (a binomial tail; pairs of
-    models are treated as independent). Laws that have a density and are computed in float32 or better, with a standard
-    deviation of at least 5 of the steps of float32 there (at 1, for smaller numbers that come in such steps, as the losses
-    of a softmax do), therefore go through. So do rows at the smallest or largest
-    value of every column, a loss that saturates, as long as at least three others differ; and rows that are not
-    finite.
+    Equal pairs of rows are held against pairs that agree in all but the last bits of float32: the
+    audit stops when so many of those are equal that rounding alone would make it with probability
+    at most 1e-9 (a binomial tail; pairs of models are treated as independent). Laws that have a
+    density and are computed in float32 or better, with a standard deviation of at least 5 of the
+    steps of float32 there (at 1, for smaller numbers that come in such steps, as the losses of a
+    softmax do), therefore go through. So do rows at the smallest or largest value of every column,
+    a loss that saturates, as long as at least three others differ; and rows that are not finite.
 
     Args:
       observations: shape (n, k), a row a model, all of one law.
@@ -54,10 +55,14 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
         ", ..." if len(example) > 3 else ""
     )
     raise ValueError(
-        f"models must be independent, got {int(counts[counts > 1].sum())} of {len(observations)} {which}"
-        f" whose observation another one has too (most often {shown}, in {int(counts[often])}). The likely"
-        " cause is a seed set inside the training: all its randomness must come from the seed that it is"
-        " given. Training without any noise does this too. If observations take few values by nature (an"
+        f"models must be independent, got {int(counts[counts > 1].sum())} of {len(observations)}"
+        f" {which}"
+        f" whose observation another one has too (most often {shown}, in {int(counts[often])}). The"
+        f" likely"
+        " cause is a seed set inside the training: all its randomness must come from the seed that"
+        " it is"
+        " given. Training without any noise does this too. If observations take few values by"
+        " nature (an"
         " accuracy, a rounded loss), or every model is the same on purpose, declare it:"
         " discrete_outputs=True"
     )
@@ -66,8 +71,10 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
 def _cell_widths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the width of the cell of each entry, shape (n, k): 32 steps of the rounding there.
 
-    A loss that was computed by way of numbers near 1 (a softmax) comes in steps of float32 at 1, however small it is.
-    Where a column has values closer than that, its smallest gap is taken: small numbers need not be coarse.
+    A loss that was computed by way of numbers near 1 (a softmax) comes in steps of float32 at 1,
+    however small it is.
+    Where a column has values closer than that, its smallest gap is taken: small numbers need not be
+    coarse.
     """
     octaves = np.frexp(rows)[1] - 1.0
     own_steps = np.ldexp(_STEP_OF_FLOAT32_AT_1, np.maximum(octaves, -900.0).astype(int))

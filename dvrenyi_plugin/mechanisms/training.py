@@ -1,4 +1,6 @@
-"""Any training pipeline as a mechanism: a function of a dataset and a seed, and what is seen of its result."""
+"""Any training pipeline as a mechanism: a function of a dataset and a seed, and what is seen of its
+result.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,17 @@ class TrainingMechanismConfig(CheckedSettings):
     """What is trained, what is seen of it, and what it claims.
 
     Attributes:
-      train: called as train(dataset, seed) with a copy of the dataset and an int seed in [0, 2^32), which
-        every library takes (np.random.seed, torch.manual_seed, tf.random.set_seed). It must draw all its
-        randomness from that seed, keep nothing from one call to the next, and may change its arguments and
-        return anything.
-      observe: called with what `train` returned, gives a number or a vector of k numbers, the same k every time; arrays and tensors of any library, with or without a gradient. NaN and infinities are
-        observations like others, see `finite_observations`.
-      claimed_privacy: the properties that the pipeline claims, ours or DP-Auditorium's: a list of at least
-        one, or one by itself.
-      discrete_outputs: the models may give the very same observation (an accuracy, a rounded loss, training
-        without noise). If not declared, models that repeat each other stop the audit; see
+      train: called as train(dataset, seed) with a copy of the dataset and an int seed in [0, 2^32),
+        which every library takes (np.random.seed, torch.manual_seed, tf.random.set_seed). It must
+        draw all its randomness from that seed, keep nothing from one call to the next, and may
+        change its arguments and return anything.
+      observe: called with what `train` returned, gives a number or a vector of k numbers, the same
+        k every time; arrays and tensors of any library, with or without a gradient. NaN and
+        infinities are observations like others, see `finite_observations`.
+      claimed_privacy: the properties that the pipeline claims, ours or DP-Auditorium's: a list of
+        at least one, or one by itself.
+      discrete_outputs: the models may give the very same observation (an accuracy, a rounded loss,
+        training without noise). If not declared, models that repeat each other stop the audit; see
         `check_independent`.
       seed: where all randomness comes from, >= 0.
     """
@@ -82,8 +85,8 @@ class TrainingMechanism:
 
         Args:
           dataset: `train` is given a copy of it, see `own_copy`.
-          num_samples: >= 1. The c-th call of one object (from 0) makes runs 0, 1, ... of world c: calls
-            never share a seed, and a new object with the same config repeats them.
+          num_samples: >= 1. The c-th call of one object (from 0) makes runs 0, 1, ... of world c:
+            calls never share a seed, and a new object with the same config repeats them.
 
         Raises:
           ValueError: see `train_models`; or runs that repeat each other, see `check_independent`.
@@ -96,19 +99,20 @@ class TrainingMechanism:
         return finite_observations(observations)
 
     def train_models(self, dataset: Any, world: int, indices: Sequence[int]) -> NDArray[np.float64]:
-        """Returns the observations of the runs with these numbers, shape (len(indices), k), float64.
+        """Returns the observations of the runs with these numbers, shape (len(indices), k),
+        float64.
 
         NaN and infinities are left as they are.
 
         Args:
           dataset: `train` is given a copy of it for each run.
           world: which of the neighbouring datasets this is, >= 0.
-          indices: numbers of the runs, each >= 0 and at least one. Run i of a world gets a seed made from
-            (config seed, world, i) alone.
+          indices: numbers of the runs, each >= 0 and at least one. Run i of a world gets a seed
+            made from (config seed, world, i) alone.
 
         Raises:
-          ValueError: no indices, or an observation that is not a number or vector of numbers, or not of the
-            same length as the others.
+          ValueError: no indices, or an observation that is not a number or vector of numbers, or
+            not of the same length as the others.
           Exception: what `train` or `observe` raised, with a note that says which.
         """
         world = check_int("world", world, at_least=0)
@@ -130,7 +134,8 @@ class TrainingMechanism:
         row = np.atleast_1d(user_numbers("observe", observed, finite=False))
         if row.ndim != 1 or row.size == 0:
             raise ValueError(
-                f"observe must give a number or a vector of numbers, got shape {row.shape} for run {index}"
+                f"observe must give a number or a vector of numbers, got shape {row.shape} for run"
+                f" {index}"
                 f" of world {world}"
             )
         return row
@@ -139,12 +144,13 @@ class TrainingMechanism:
 def run_seed(seed: int, world: int, index: int) -> int:
     """Returns the seed of one run, in [0, 2^32).
 
-    Runs 0 to 2^24 - 1 of worlds 0 to 255 all have different seeds: their place is mapped by a permutation of the
-    32-bit numbers that depends on `seed` alone. Random seeds would coincide in one of 10,000 audits of 1,000 models.
-    Beyond, another permutation is used for each block of worlds and runs.
+    Runs 0 to 2^24 - 1 of worlds 0 to 255 all have different seeds: their place is mapped by a
+    permutation of the 32-bit numbers that depends on `seed` alone. Random seeds would coincide in
+    one of 10,000 audits of 1,000 models. Beyond, another permutation is used for each block of
+    worlds and runs.
 
-    Source: the permutation is MurmurHash3's 32-bit finaliser (Appleby, public domain), twice, each time after the
-    addition of a key.
+    Source: the permutation is MurmurHash3's 32-bit finaliser (Appleby, public domain), twice, each
+    time after the addition of a key.
     """
     block = (world >> _WORLD_BITS, index >> _INDEX_BITS)
     keys = np.random.SeedSequence(seed, spawn_key=block).generate_state(2, np.uint32)

@@ -1,8 +1,10 @@
-"""The trade-off curve that a claim implies: of a privacy property, of a privacy loss distribution, of a DpEvent.
+"""The trade-off curve that a claim implies: of a privacy property, of a privacy loss distribution,
+of a DpEvent.
 
-Rényi DP and zCDP speak of divergences; the curve is what they imply for single events, by data processing: an event turns
-two laws into two coins, whose divergence is no larger. Where a curve has no closed form it is replaced by a polygon that
-lies above it, touching it at many levels: a little less is claimed, so that nothing is refuted which the claim allows.
+Rényi DP and zCDP speak of divergences; the curve is what they imply for single events, by data
+processing: an event turns two laws into two coins, whose divergence is no larger. Where a curve has
+no closed form it is replaced by a polygon that lies above it, touching it at many levels: a little
+less is claimed, so that nothing is refuted which the claim allows.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ _ZCDP_ORDERS = np.concatenate([1.0 + np.geomspace(0.01, 1.0, 15), np.geomspace(2
 # Halvings of [level, 1]: to the last bit.
 _HALVINGS = 70
 _DIRECTIONS = ("remove", "add", "both")
-# More than the rounding of a log moment at these levels, over its order: without it, a curve of a tiny epsilon would be noise.
+# More than the rounding of a log moment at these levels, over its order: without it, a curve of a
+# tiny epsilon would be noise.
 _MOMENT_ROUNDING = 1e-13
 # Levels below this are all as good as 0.
 _SMALLEST_LEVEL = 1e-300
@@ -77,11 +80,13 @@ def trade_off_curve(claim: Claim) -> TradeOffCurve:
 
 
 def renyi_curve(alpha: float, epsilon: float) -> MinimumCurve:
-    """Returns what D_alpha <= epsilon in both orders implies for events: coins no further apart than that.
+    """Returns what D_alpha <= epsilon in both orders implies for events: coins no further apart
+    than that.
 
-    F(a) is the largest b for which two coins with probabilities b and a have D_alpha <= epsilon in either order. The set
-    of such (a, b) is convex, so F is concave. Source: Balle, Barthe, Gaboardi, Hsu and Sato (2020), "Hypothesis Testing
-    Interpretations and Rényi Differential Privacy".
+    F(a) is the largest b for which two coins with probabilities b and a have D_alpha <= epsilon in
+    either order. The set of such (a, b) is convex, so F is concave. Source: Balle, Barthe,
+    Gaboardi, Hsu and Sato (2020), "Hypothesis Testing Interpretations and Rényi Differential
+    Privacy".
 
     Args:
       alpha: order > 1.
@@ -98,7 +103,9 @@ _LogMoment = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
 def _log_moment_of_coins(alpha: float, swapped: bool) -> _LogMoment:
-    """Returns (a, b) -> log E[(ratio)^alpha] of the coins, and two numbers whose ratio is -db/da along its contour."""
+    """Returns (a, b) -> log E[(ratio)^alpha] of the coins, and two numbers whose ratio is -db/da
+    along its contour.
+    """
 
     def log_moment(a: Array, b: Array) -> tuple[Array, Array, Array]:
         q, p = (a, b) if swapped else (b, a)
@@ -116,7 +123,9 @@ def _log_moment_of_coins(alpha: float, swapped: bool) -> _LogMoment:
 
 
 def _polygon(log_moment: _LogMoment, log_bound: float) -> PointsCurve:
-    """Returns the polygon of tangents at many levels of the curve b(a) on which the moment meets its bound."""
+    """Returns the polygon of tangents at many levels of the curve b(a) on which the moment meets
+    its bound.
+    """
     a = _TOUCHING_LEVELS
     low, high = a.copy(), np.full_like(a, np.nextafter(1.0, 0.0))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -131,7 +140,8 @@ def _polygon(log_moment: _LogMoment, log_bound: float) -> PointsCurve:
 
 
 def _circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
-    """Returns the polygon of the tangents to a concave curve at the given points: it lies nowhere below the curve.
+    """Returns the polygon of the tangents to a concave curve at the given points: it lies nowhere
+    below the curve.
 
     Args:
       levels: shape (k,), increasing, in (0, 1).
@@ -159,13 +169,14 @@ def _circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
 def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
     """Returns the curve of a privacy loss distribution of dp_accounting.
 
-    It is the ROC of the distribution's own dominating pair, up to what falls below rounding at its ends. dp_accounting's
-    discrete pair dominates the mechanism's, so the curve lies a little above the mechanism's.
+    It is the ROC of the distribution's own dominating pair, up to what falls below rounding at its
+    ends. dp_accounting's discrete pair dominates the mechanism's, so the curve lies a little above
+    the mechanism's.
 
     Args:
       pld: a `dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution`.
-      direction: "remove" for Q the law with the record and P the one without it; "add" for the other way round; "both"
-        for what is allowed whichever way round two given samples are.
+      direction: "remove" for Q the law with the record and P the one without it; "add" for the
+        other way round; "both" for what is allowed whichever way round two given samples are.
     """
     direction = check_choice("direction", direction, _DIRECTIONS)
     from dp_accounting.pld import privacy_loss_distribution
@@ -180,7 +191,8 @@ def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
 
 
 def dp_event_curve(event: Any, direction: str = "remove") -> PointsCurve:
-    """Returns the curve of a `dp_accounting.DpEvent` that the PLD accountant supports; see `privacy_loss_curve`.
+    """Returns the curve of a `dp_accounting.DpEvent` that the PLD accountant supports; see
+    `privacy_loss_curve`.
 
     Raises:
       ValueError: the accountant does not support the event.
@@ -200,7 +212,8 @@ def dp_event_curve(event: Any, direction: str = "remove") -> PointsCurve:
 def dp_sgd_curve(
     num_steps: int, noise_multiplier: float, sample_rate: float, direction: str = "remove"
 ) -> TradeOffCurve:
-    """Returns the curve of DP-SGD with full or Poisson batches: Gaussian DP at rate 1, else from the PLD.
+    """Returns the curve of DP-SGD with full or Poisson batches: Gaussian DP at rate 1, else from
+    the PLD.
 
     Args:
       num_steps: >= 1.
@@ -229,7 +242,9 @@ def dp_sgd_curve(
 
 
 def _roc(pmf: Any) -> Array:
-    """Returns levels and powers, shape (2, k), of the tests "loss at or above t", from (0, infinity mass) on."""
+    """Returns levels and powers, shape (2, k), of the tests "loss at or above t", from (0, infinity
+    mass) on.
+    """
     dense = pmf.to_dense_pmf()
     # Compositions are made by Fourier transforms, whose rounding may be negative.
     probs = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
@@ -239,7 +254,8 @@ def _roc(pmf: Any) -> Array:
         level = np.append(0.0, np.cumsum((probs * np.exp(-losses))[::-1]))
     power = np.minimum(power + _LIFT_PLD, 1.0)
     power[0] = power[level < _SMALLEST_LEVEL][-1]
-    # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are lifted by more.
+    # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are
+    # lifted by more.
     apart = np.diff(level) > np.maximum(1e-12 * level[1:], _SMALLEST_LEVEL)
     keep = np.append(True, apart) & (level < 1.0 - _LIFT_PLD)
     level, power = level[keep], power[keep]

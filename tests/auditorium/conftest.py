@@ -1,4 +1,6 @@
-"""Tests inside the real DP-Auditorium; all of them are skipped, before they import anything, where it is absent."""
+"""Tests inside the real DP-Auditorium; all of them are skipped, before they import anything, where
+it is absent.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def pytest_pycollect_makemodule(
 
 @pytest.fixture(scope="session")
 def new_study() -> Callable[[], str]:
-    """Returns a maker of study names; studies are kept in memory, so that no run continues an earlier one."""
+    """Returns a maker of study names; studies are kept in memory, so that no run continues an
+    earlier one.
+    """
     pytest.importorskip("jax", reason=NO_SEARCH)
     from vizier.service import clients
 

@@ -1,4 +1,6 @@
-"""DP-Auditorium's Vizier search over dataset pairs with a tester of this package as the objective."""
+"""DP-Auditorium's Vizier search over dataset pairs with a tester of this package as the
+objective.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,8 @@ def test_search_finds_a_pair_on_which_the_sampler_leaks_more(new_study: Callable
         for pair in pairs
     ]
     worst = int(np.argmax(bounds))
-    # The first guess is at 0.18; nine of ten pairs of uniform angles are above 0.65, half above 1.0.
+    # The first guess is at 0.18; nine of ten pairs of uniform angles are above 0.65, half above
+    # 1.0.
     assert worst > 0 and truths[worst] > 2.0 * truths[0]
     assert all(bound <= truth for bound, truth in zip(bounds, truths, strict=True))
     # The search was told the bounds: its own best trial is ours. The last trial is never reported.

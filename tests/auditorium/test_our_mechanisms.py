@@ -57,7 +57,9 @@ RUNNER = privacy_test_runner_config
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A mechanism with claims so weak that its outputs on a pair of neighbours are almost disjoint."""
+    """A mechanism with claims so weak that its outputs on a pair of neighbours are almost
+    disjoint.
+    """
 
     mechanism: Any
     pair: tuple[Any, Any]
@@ -88,7 +90,8 @@ def laplace() -> Case:
     return Case(LaplaceMechanism(config), (np.zeros((0, 1)), np.ones((1, 1))))
 
 
-# The circular mean of one record, which is 0 in one dataset and pi in the other, at a low temperature.
+# The circular mean of one record, which is 0 in one dataset and pi in the other, at a low
+# temperature.
 CIRCLE = {"loss": CircularMeanLoss(num_records=1), "inverse_temperature": 10.0, "alphas": (ALPHA,)}
 CIRCLE_PAIR = (np.array([[0.0]]), np.array([[math.pi]]))
 
@@ -164,7 +167,9 @@ CASES = (
 
 
 class Recorded:
-    """Draws once for each dataset and hands the same outputs to every tester, which makes the tests quick."""
+    """Draws once for each dataset and hands the same outputs to every tester, which makes the tests
+    quick.
+    """
 
     def __init__(self, mechanism: Any) -> None:
         self.claimed_privacy = mechanism.claimed_privacy

@@ -1,4 +1,6 @@
-"""Every tester of this package inside DP-Auditorium's runner, with DP-Auditorium's generators and objects."""
+"""Every tester of this package inside DP-Auditorium's runner, with DP-Auditorium's generators and
+objects.
+"""
 
 from __future__ import annotations
 
@@ -105,8 +107,8 @@ def trade_off(claim: Any) -> Any:
 TESTERS = (sequential, donsker_varadhan, threshold_attack, gdp_baseline, trade_off)
 
 
-# In every setting below the two laws are at D_alpha = alpha / 2 exactly: N(mu, 1) against N(0, 1) with mu = 1, as
-# whitened outputs. So the claim (2, 1.0) is true and (2, 0.25) is false.
+# In every setting below the two laws are at D_alpha = alpha / 2 exactly: N(mu, 1) against N(0, 1)
+# with mu = 1, as whitened outputs. So the claim (2, 1.0) is true and (2, 0.25) is false.
 def gaussian() -> GaussianMechanism:
     return GaussianMechanism(GaussianMechanismConfig(noise_multiplier=1.0))
 
@@ -152,7 +154,9 @@ def classification_pairs(study_name: str) -> Any:
 
 
 def one_dp_sgd_step() -> EnsembleDpSgdMechanism:
-    """Every gradient is longer than the clipping norm, so one record moves the weights by exactly that."""
+    """Every gradient is longer than the clipping norm, so one record moves the weights by exactly
+    that.
+    """
     return EnsembleDpSgdMechanism(
         EnsembleDpSgdMechanismConfig(
             model="logistic",
@@ -215,11 +219,13 @@ def test_with_the_vizier_generator(
 def test_f14_with_the_classification_generator(
     make_tester: Callable[[Any], Any], new_study: Callable[[], str]
 ) -> None:
-    """f14: outputs have eight columns, so a score must be found, for which 1,000 samples are too few.
+    """f14: outputs have eight columns, so a score must be found, for which 1,000 samples are too
+    few.
 
-    Over random directions of the shift the threshold attack's bound, the weakest of the four, had mean 0.28 and standard
-    deviation 0.064 at 1,000 samples, a third of the bounds below the 0.25 that is asked for; at 8,000 samples mean 0.50
-    and standard deviation 0.034: below 0.25 with probability under 1e-6. Pair, noise and testers are seeded.
+    Over random directions of the shift the threshold attack's bound, the weakest of the four, had
+    mean 0.28 and standard deviation 0.064 at 1,000 samples, a third of the bounds below the 0.25
+    that is asked for; at 8,000 samples mean 0.50 and standard deviation 0.034: below 0.25 with
+    probability under 1e-6. Pair, noise and testers are seeded.
     """
     assert_true_claim_kept_and_false_claim_refuted(
         make_tester,
@@ -229,7 +235,8 @@ def test_f14_with_the_classification_generator(
     )
 
 
-# Sums are N(2, 1) and N(3, 1) with the first two generators; counts are N(4, 1) and N(3, 1) with the third.
+# Sums are N(2, 1) and N(3, 1) with the first two generators; counts are N(4, 1) and N(3, 1) with
+# the third.
 @pytest.mark.parametrize(
     ("setting", "mean1", "mean2"),
     [("constant", 2.0, 3.0), ("vizier", 2.0, 3.0), ("classification", 4.0, 3.0)],
@@ -246,7 +253,8 @@ def test_known_log_ratio_with_every_generator(
         name = request.getfixturevalue("new_study")()
         return vizier_pairs(name) if setting == "vizier" else classification_pairs(name)
 
-    # Markov's inequality costs log(1 / failure probability) / (alpha - 1), so the order is a high one: D_8 = 4.
+    # Markov's inequality costs log(1 / failure probability) / (alpha - 1), so the order is a high
+    # one: D_8 = 4.
     for epsilon, violated in ((4.0, False), (0.25, True)):
         tester = LikelihoodRatioTester(
             LikelihoodRatioTesterConfig(renyi_dp(8.0, epsilon), log_ratio, either_order=True)

@@ -1,4 +1,6 @@
-"""This package's generators in DP-Auditorium's runner, and DP-Auditorium's testers in this package's runner."""
+"""This package's generators in DP-Auditorium's runner, and DP-Auditorium's testers in this
+package's runner.
+"""
 
 from __future__ import annotations
 

@@ -159,7 +159,8 @@ def test_report_as_json_and_markdown(pair):
     assert "![caption](losses.png)" in markdown
     assert "a\\|b" in markdown
     for line in markdown.splitlines():
-        # An estimate never stands on a line that also speaks of a failure probability, but in the header.
+        # An estimate never stands on a line that also speaks of a failure probability, but in the
+        # header.
         if line.startswith("| point estimate"):
             assert "failure probability" not in line
 
@@ -254,7 +255,8 @@ def test_experiment_is_a_pair_of_neighbours_with_the_claim_of_its_noise():
 def test_noise_free_shift_is_what_the_canary_does_to_its_own_loss():
     settings = {"dataset": "digits", "model": "mlp", "num_records": 5, "steps": 4}
     experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**settings))
-    # To first order the canary moves the weights by steps * learning_rate * clip_norm along its gradient.
+    # To first order the canary moves the weights by steps * learning_rate * clip_norm along its
+    # gradient.
     norm = experiment.settings["canary_initial_gradient_norm"]
     expected = 4 * 4 / 30_000 * min(norm, 1.0) * norm
     assert experiment.noise_free_shift == pytest.approx(expected, rel=0.05)

@@ -1,4 +1,6 @@
-"""Settings of the DP-SGD experiment by which the published protocols differ: each reaches what it is for."""
+"""Settings of the DP-SGD experiment by which the published protocols differ: each reaches what it
+is for.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Training numbered models on both worlds: order, grouping, workers, and trainers that misbehave."""
+"""Training numbered models on both worlds: order, grouping, workers, and trainers that
+misbehave.
+"""
 
 import dataclasses
 

@@ -52,7 +52,9 @@ class ScriptedTester:
 
 
 class ExactLevelTester:
-    """Errs with exactly the failure probability it is given, on uniform samples: the sharpest valid test."""
+    """Errs with exactly the failure probability it is given, on uniform samples: the sharpest valid
+    test.
+    """
 
     privacy_property = CLAIM
 
@@ -107,7 +109,8 @@ class TestFailureProbability:
                 ExactLevelTester(), UniformMechanism(seed), max_num_trials=10, num_samples=1
             )
             refuted += result.found_privacy_violation is not None
-        # 1 - (1 - 0.0025)^20 = 0.0488; with an undivided 0.05 it would be 0.64. False alarm of this test: 0.002.
+        # 1 - (1 - 0.0025)^20 = 0.0488; with an undivided 0.05 it would be 0.64. False alarm of this
+        # test: 0.002.
         low, high = stats.binom.interval(0.998, repeats, 1.0 - (1.0 - 0.0025) ** 20)
         assert low <= refuted <= high
 
@@ -261,7 +264,9 @@ class TestUntidyParts:
 
     def test_e1_what_the_parts_do_to_their_arguments_reaches_no_other_part(self) -> None:
         class Spoiling:
-            """A generator with one array, a mechanism, a tester and a post-processing that change what they get."""
+            """A generator with one array, a mechanism, a tester and a post-processing that change
+            what they get.
+            """
 
             def __init__(self) -> None:
                 self.data = np.array([2.0, 1.0, 0.0])

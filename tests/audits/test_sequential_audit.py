@@ -1,4 +1,6 @@
-"""Audits that stop when they have seen enough: on trainers whose laws are known, and from the command line."""
+"""Audits that stop when they have seen enough: on trainers whose laws are known, and from the
+command line.
+"""
 
 import dataclasses
 import json
@@ -32,7 +34,9 @@ from dvrenyi_plugin.testers.sequential_renyi_tester import (
 
 @dataclasses.dataclass(frozen=True)
 class GaussianTrainer:
-    """Losses N(0, 1) without the canary and N(-mu, spread^2) with it, seeded by world and index; picklable."""
+    """Losses N(0, 1) without the canary and N(-mu, spread^2) with it, seeded by world and index;
+    picklable.
+    """
 
     mu: float
     spread: float = 1.0
@@ -103,8 +107,8 @@ def test_each_direction_has_half_of_the_failure_probability():
 
 @pytest.mark.parametrize(("spread", "broken"), [(0.5, 1), (2.0, 0)])
 def test_either_direction_can_refute_alone(spread, broken):
-    # Standard deviations 1 and 2: D_2 of the wide law over the narrow one is infinite, the other way round it is
-    # log 2 + log(1 / 1.75) / 2 = 0.413. Only one direction breaks a claim of 0.5.
+    # Standard deviations 1 and 2: D_2 of the wide law over the narrow one is infinite, the other
+    # way round it is log 2 + log(1 / 1.75) / 2 = 0.413. Only one direction breaks a claim of 0.5.
     tester = SequentialRenyiPropertyTester(
         SequentialRenyiPropertyTesterConfig(PrivacyProperty(renyi_dp=RenyiDp(2.0, 0.5)))
     )
@@ -117,8 +121,9 @@ def test_either_direction_can_refute_alone(spread, broken):
 
 
 def test_a_kept_claim_is_refuted_in_no_more_runs_than_the_failure_probability():
-    # The claim holds with equality. At a failure probability of 0.5 a fault would show: each direction given all of it,
-    # or a fixed-size test repeated at every look. One-sided binomial test at 1e-3: at most 25 of 32.
+    # The claim holds with equality. At a failure probability of 0.5 a fault would show: each
+    # direction given all of it, or a fixed-size test repeated at every look. One-sided binomial
+    # test at 1e-3: at most 25 of 32.
     runs = 32
     refuted = sum(
         audit(GaussianTrainer(1.0, seed=seed), 100, failure_probability=0.5).report.refuted

@@ -75,7 +75,8 @@ def test_the_exact_claim_of_a_full_batch_group_is_never_above_the_converted_one(
 
 
 def test_a_converted_claim_holds_for_the_mixture_that_a_group_makes():
-    # One step, 2 records each drawn at rate q, noise s: N(K, s^2) with K binomial over N(0, s^2), by quadrature.
+    # One step, 2 records each drawn at rate q, noise s: N(K, s^2) with K binomial over N(0, s^2),
+    # by quadrature.
     q, s, alpha = 0.3, 1.2, 2.5
     x = np.linspace(-15.0, 25.0, 40_001)
     log_ratio = np.logaddexp.reduce(

@@ -1,4 +1,6 @@
-"""Users' trainings, observations and testers in the audits: what they do to their arguments changes nothing."""
+"""Users' trainings, observations and testers in the audits: what they do to their arguments changes
+nothing.
+"""
 
 import dataclasses
 import math
@@ -252,8 +254,8 @@ def test_f3_models_without_a_finite_loss_are_counted_and_stored(tester, tmp_path
     assert abs(first.report.document()["losses"]["without_canary"].mean) < 2.0
     (note,) = first.report.notes
     assert (
-        f"of 400 models gave an observation that is infinite or no number ({(~np.isfinite(raw)).sum()} without"
-        in note
+        f"of 400 models gave an observation that is infinite or no number"
+        f" ({(~np.isfinite(raw)).sum()} without" in note
     )
     plain = audit_dp_sgd(mechanism(), tester(), PAIR, config).report
     # Where in the random order the non-finite losses fall decides how much they cost.
@@ -302,7 +304,8 @@ def test_f3_one_mapped_value_leaves_the_bound_where_it_was(tester, columns, spre
                 bounds.append(tester().audit(first, second, 0.05).lower_bound)
             assert bounds[0] == pytest.approx(bounds[1], rel=0.05)
             shares.append(bounds[0] / whole)
-    # As an outlier of 30 standard deviations, and that costs what one pair in 300 may cost: more where it comes early.
+    # As an outlier of 30 standard deviations, and that costs what one pair in 300 may cost: more
+    # where it comes early.
     assert np.mean(shares) > 0.7
 
 

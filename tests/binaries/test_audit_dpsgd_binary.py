@@ -1,4 +1,6 @@
-"""The command-line audit: exit status, files, one-line errors, and the audit of a true and a false claim."""
+"""The command-line audit: exit status, files, one-line errors, and the audit of a true and a false
+claim.
+"""
 
 import json
 import os

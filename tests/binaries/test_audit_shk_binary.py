@@ -1,4 +1,6 @@
-"""The sampler audit from flags to files: contents, exit status, verdicts against known exact divergences."""
+"""The sampler audit from flags to files: contents, exit status, verdicts against known exact
+divergences.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ class TestHonestSampler:
         assert estimates[0] == estimates[1] != estimates[2]
 
     def test_bounds_stay_below_the_exact_divergence(self) -> None:
-        """Forty audits at failure probability 0.05: more than 8 misses have probability below 1e-3."""
+        """Forty audits at failure probability 0.05: more than 8 misses have probability
+        below 1e-3.
+        """
         experiment = build_shk_experiment(ShkExperimentConfig(cells=64))
         misses = 0
         for seed in range(40):

@@ -1,4 +1,6 @@
-"""The comparison from the command line: files, resuming, a user's own tester, errors in one line."""
+"""The comparison from the command line: files, resuming, a user's own tester, errors in
+one line.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ def test_a_kept_claim_is_never_refuted(capsys):
 
 
 def test_e10_an_audit_in_batches_with_the_planned_models_refutes(capsys):
-    """Binomial(60, 0.9) falls below 46 with probability under 1e-3; without the warm-up it was 0 of 60."""
+    """Binomial(60, 0.9) falls below 46 with probability under 1e-3; without the warm-up it was 0 of
+    60.
+    """
     config = AuditPlanConfig(mu=1.0, true_mu=4.0, alphas=(2.0,), sequential=True)
     planned = plan_audit(config)
     models = planned.models_for_power(planned.refute[0], 0.9)

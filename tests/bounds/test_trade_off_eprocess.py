@@ -1,4 +1,6 @@
-"""The trade-off factor, its e-process and its information limit: validity from exact sums, false alarms, tightness."""
+"""The trade-off factor, its e-process and its information limit: validity from exact sums, false
+alarms, tightness.
+"""
 
 import math
 
@@ -43,7 +45,9 @@ LIMITS = {1.0: 0.8357, 2.0: 1.8068}
 
 
 def linear_fit(samples_q, samples_p):
-    """One family in place of seven: what is tested here does not depend on the choice, and it is fast."""
+    """One family in place of seven: what is tested here does not depend on the choice, and it is
+    fast.
+    """
     return fit_log_ratio(samples_q, samples_p, (PolynomialLogRatio(1),))
 
 
@@ -52,7 +56,9 @@ def linear_fit(samples_q, samples_p):
 
 @pytest.mark.parametrize("name", CURVES)
 def test_the_mean_factor_is_at_most_one_over_claims_kept_exactly(name):
-    """20,000 pairs of laws with Q(E_k) = F(P(E_k)): beliefs, thresholds, levels and laws are all random."""
+    """20,000 pairs of laws with Q(E_k) = F(P(E_k)): beliefs, thresholds, levels and laws are all
+    random.
+    """
     curve, rng = CURVES[name], np.random.default_rng(1)
     means = []
     for _ in range(200):
@@ -210,7 +216,8 @@ def test_the_information_limit():
             limit, abs=2e-3
         )
         assert trade_off_rate(pair, GaussianCurve(1.01 * mu)) == pytest.approx(0.0, abs=1e-6)
-    # One threshold: the nearest null is explicit. Q' = F(a), P' = a for the coins 0.9 and 0.1, by search.
+    # One threshold: the nearest null is explicit. Q' = F(a), P' = a for the coins 0.9 and 0.1, by
+    # search.
     curve, a = ApproximateDpCurve(1.0), np.linspace(0.1, 0.5, 100_001)
     b = curve.power(a)
     cost = -0.9 * np.log(b / 0.9) - 0.1 * np.log((1 - b) / 0.1)

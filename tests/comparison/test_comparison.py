@@ -1,4 +1,6 @@
-"""The comparison: what it compares, rows that survive failures, and summaries that say what the rows say."""
+"""The comparison: what it compares, rows that survive failures, and summaries that say what the
+rows say.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ def counts(broken, seed):
 
 @register_mechanism("cannot_be_sampled", pool_size=50)
 def cannot_be_sampled(broken, seed):
-    return AuditSubject(mechanism=lambda dataset, n: np.full(n, np.nan), datasets=(0, 1), renyi=RenyiDp(2.0, 1.0))
+    mechanism = lambda dataset, n: np.full(n, np.nan)
+    return AuditSubject(mechanism=mechanism, datasets=(0, 1), renyi=RenyiDp(2.0, 1.0))
 '''
 
 
@@ -372,7 +375,8 @@ class TestWorkers:
     def test_what_a_hanging_task_started_is_stopped_too(self, tmp_path: Path) -> None:
         path = tmp_path / "pid"
         hang = (
-            f"open({str(path)!r}, 'w').write(str(__import__('subprocess').Popen(['sleep', '100']).pid))"
+            f"open({str(path)!r}, 'w').write(str(__import__('subprocess').Popen(['sleep',"
+            f" '100']).pid))"
             " and __import__('time').sleep(100)"
         )
         (outcome,) = run_in_processes(eval, [hang], num_workers=1, timeout_s=2.0)
@@ -381,10 +385,12 @@ class TestWorkers:
 
     def test_workers_end_with_the_process_that_started_them(self, tmp_path: Path) -> None:
         path = tmp_path / "pid"
-        task = f"open({str(path)!r}, 'w').write(str(__import__('os').getpid())) and __import__('time').sleep(99)"
+        written = f"open({str(path)!r}, 'w').write(str(__import__('os').getpid()))"
+        task = f"{written} and __import__('time').sleep(99)"
         code = (
             "from dvrenyi_plugin.execution.isolated import run_in_processes\n"
-            f"if __name__ == '__main__': list(run_in_processes(eval, [{task!r}], num_workers=1, timeout_s=99))"
+            f"if __name__ == '__main__': list(run_in_processes(eval, [{task!r}], num_workers=1,"
+            f" timeout_s=99))"
         )
         script = tmp_path / "main.py"
         script.write_text(code)
@@ -804,7 +810,9 @@ def test_page_and_texts_show_every_cell_and_load_nothing() -> None:
 
 
 def test_messages_false_alarms_do_not_look_like_power() -> None:
-    """A tester that accuses everybody, one that is right, one that has no number, one of a single false alarm."""
+    """A tester that accuses everybody, one that is right, one that has no number, one of a single
+    false alarm.
+    """
     rows = [
         row("gdp_baseline", HONEST, [3.0] * 5, 5),
         row("gdp_baseline", BROKEN, [3.0] * 5, 5),

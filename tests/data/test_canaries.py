@@ -104,7 +104,9 @@ def test_clipbkd_is_a_direction_the_records_hardly_use_at_their_mean_norm(networ
 
 
 def test_g9_clipbkd_does_not_depend_on_the_order_of_records():
-    """Fewer records than pixels, and pixels that are black in all of them: no last component is the only one."""
+    """Fewer records than pixels, and pixels that are black in all of them: no last component is the
+    only one.
+    """
     rng = np.random.default_rng(0)
     for num_records in (20, 200):
         features = rng.random((num_records, 1, 6, 6), dtype=np.float32)
@@ -129,7 +131,9 @@ def test_g9_clipbkd_does_not_depend_on_the_order_of_records():
 
 
 def test_g9_clipbkd_where_equal_entries_are_in_use():
-    """The records vary along equal entries alone, so the first coordinate's unused part is taken."""
+    """The records vary along equal entries alone, so the first coordinate's unused part
+    is taken.
+    """
     features = np.linspace(0.0, 1.0, 8, dtype=np.float32)[:, np.newaxis] * np.ones(4, np.float32)
     records = LabelledDataset("made", features, np.arange(8) % 2, 2)
     canary = make_canary(

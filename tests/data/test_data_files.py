@@ -1,4 +1,6 @@
-"""Files that are odd or hostile: each is an error that names it, at once, and what only looks odd is read."""
+"""Files that are odd or hostile: each is an error that names it, at once, and what only looks odd
+is read.
+"""
 
 import gzip
 import io

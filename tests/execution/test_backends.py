@@ -18,7 +18,8 @@ from dvrenyi_plugin.execution.backends import (
     run_tasks,
 )
 
-# Workers import this module to find its functions: what takes seconds to load is imported in the tests.
+# Workers import this module to find its functions: what takes seconds to load is imported in the
+# tests.
 
 TASKS = [(number, str(number)) for number in range(9)]
 
@@ -111,12 +112,15 @@ def test_a_missing_package_is_one_sentence_that_names_the_extra(monkeypatch, bac
     assert "\n" not in str(error.value)
 
 
-# --- models ---------------------------------------------------------------------------------------------------
+# --- models
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class MortalTrainer:
-    """Observations seeded by world and index; kills the worker that trains model 7 with the canary, once."""
+    """Observations seeded by world and index; kills the worker that trains model 7 with the canary,
+    once.
+    """
 
     marker: str
 
@@ -141,7 +145,9 @@ def assert_same(first, second):
 
 
 def train_with_a_killed_worker(tmp_path, backend, scheduler=None):
-    """Trains on a cluster, where a worker is killed, and checks that every model is there exactly once."""
+    """Trains on a cluster, where a worker is killed, and checks that every model is there exactly
+    once.
+    """
     from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
     from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
     from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint

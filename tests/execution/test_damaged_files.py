@@ -1,4 +1,6 @@
-"""What is read back from a folder: damaged or edited, it is refused, or nothing of it was lost; links are not followed."""
+"""What is read back from a folder: damaged or edited, it is refused, or nothing of it was lost;
+links are not followed.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,9 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_e11_one_damaged_byte_is_never_used_silently(tmp_path: Path, name: str) -> None:
-    """Refused, or what is read is what was written; models and rows may be missing, and are then made again."""
+    """Refused, or what is read is what was written; models and rows may be missing, and are then
+    made again.
+    """
     write, read = FILES[name]
     path = tmp_path / name
     write(str(path))
@@ -217,7 +221,8 @@ def test_e11_a_damaged_pool_is_named_before_any_cell_runs(tmp_path: Path) -> Non
         run_comparison(config)
 
 
-# --- creating once, without hard links ------------------------------------------------------------------------
+# --- creating once, without hard links
+# ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [None, errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
@@ -247,7 +252,8 @@ def test_f12_other_errors_of_the_system_are_not_hidden(tmp_path: Path) -> None:
         create_once(str(tmp_path / "missing"), str(tmp_path / "file"))
 
 
-# --- links ----------------------------------------------------------------------------------------------------
+# --- links
+# ------------------------------------------------------------------------------------------------
 
 
 def test_messages_links_in_the_output_folder_are_not_followed(tmp_path: Path) -> None:
@@ -277,7 +283,8 @@ def test_messages_a_comparison_refuses_links_in_its_folder(
     assert (tmp_path / "target").read_text() == ""
 
 
-# --- other settings in one folder -----------------------------------------------------------------------------
+# --- other settings in one folder
+# -----------------------------------------------------------------------------
 
 
 def test_messages_a_report_of_other_settings_is_replaced_only_on_demand(
@@ -314,7 +321,8 @@ def test_messages_what_is_no_report_binds_nobody(tmp_path: Path) -> None:
         pytest.fail("entered")
 
 
-# --- the fingerprint ------------------------------------------------------------------------------------------
+# --- the fingerprint
+# ------------------------------------------------------------------------------------------
 
 
 def test_fingerprint_covers_nested_files(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Processes that have nothing left to do end by themselves: what they hold is given back, and nothing is said of it."""
+"""Processes that have nothing left to do end by themselves: what they hold is given back, and
+nothing is said of it.
+"""
 
 from __future__ import annotations
 

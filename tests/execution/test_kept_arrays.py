@@ -1,4 +1,6 @@
-"""What takes minutes before an audit begins: it shows signs of life, is bounded, and is kept for the next run."""
+"""What takes minutes before an audit begins: it shows signs of life, is bounded, and is kept for
+the next run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs that are killed: no process goes on, no folder is left, and what was kept is used by the next run."""
+"""Runs that are killed: no process goes on, no folder is left, and what was kept is used by the
+next run.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def session_of(leader: int) -> dict[int, str]:
 
 
 def descendants_of(ancestor: int) -> dict[int, str]:
-    """Returns the living processes below one, sessions of their own included, with their command lines."""
+    """Returns the living processes below one, sessions of their own included, with their command
+    lines.
+    """
     found: dict[int, str] = {}
     processes = list(_processes())
     for _ in range(5):
@@ -97,7 +101,9 @@ def _processes() -> Iterator[tuple[int, str]]:
 
 
 def _field(pid: int, index: int, text: bool = False) -> object:
-    """Returns a field of /proc/pid/stat that follows the command: 0 state, 1 parent, 2 group, 3 session."""
+    """Returns a field of /proc/pid/stat that follows the command: 0 state, 1 parent, 2 group, 3
+    session.
+    """
     try:
         fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -319,7 +325,8 @@ from dvrenyi_plugin.binaries._flags import ProgramFlags
 from dvrenyi_plugin.execution.backends import run_tasks
 import blocks
 def body(values):
-    list(run_tasks(blocks.task, sys.argv[2], [(i,) for i in range(4)], backend="dask", scheduler=sys.argv[1]))
+    tasks = [(i,) for i in range(4)]
+    list(run_tasks(blocks.task, sys.argv[2], tasks, backend="dask", scheduler=sys.argv[1]))
 if __name__ == "__main__":
     sys.exit(_command.run_command("lost", "", ProgramFlags().values, body, ["lost"]))
 """

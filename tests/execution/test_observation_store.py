@@ -1,4 +1,6 @@
-"""The observation store: bit for bit, one row a model, whole after a kill, and never overwritten."""
+"""The observation store: bit for bit, one row a model, whole after a kill, and never
+overwritten.
+"""
 
 import dataclasses
 import functools
@@ -44,7 +46,9 @@ PAIR = make_pair()
 
 @dataclasses.dataclass(frozen=True)
 class NormalTrainer:
-    """Observations N(number of records * shift, 1), seeded by world and index; remembers what it trained."""
+    """Observations N(number of records * shift, 1), seeded by world and index; remembers what it
+    trained.
+    """
 
     shift: float = 1.0
     columns: int = 2
@@ -156,7 +160,8 @@ def test_loss_logits_and_seed_are_columns_that_any_sqlite_program_reads(
     assert (row[4] is None) if logits is None else np.frombuffer(row[4]).tolist() == logits
 
 
-# --- processes that die or meet -------------------------------------------------------------------------------
+# --- processes that die or meet
+# -------------------------------------------------------------------------------
 
 TRAINER_MODULE = """
     import dataclasses, os, signal
@@ -195,15 +200,19 @@ SCRIPT = """
     store = ObservationStore({path!r}, ExperimentFingerprint.of(Trainer(), PAIR))
     if os.environ.get("KILL_BEFORE_COMMIT"):
         store.rows(0, range(1))  # Makes the file.
-        store._connection.execute("PRAGMA cache_size = 1")  # Changes reach the file before they are committed.
+        # Changes reach the file before they are committed.
+        store._connection.execute("PRAGMA cache_size = 1")
         store._connection = KilledBeforeCommit(store._connection)
-    train_both_worlds(Trainer(), PAIR, range(20), ModelTrainingConfig(models_per_task=3), store=store)
+    config = ModelTrainingConfig(models_per_task=3)
+    train_both_worlds(Trainer(), PAIR, range(20), config, store=store)
 """
 
 
 @pytest.fixture
 def trainer_process(tmp_path, path, monkeypatch):
-    """Returns (start, trainer): a function that starts a training process, and the trainer it uses."""
+    """Returns (start, trainer): a function that starts a training process, and the
+    trainer it uses.
+    """
     (tmp_path / "killed_trainer.py").write_text(textwrap.dedent(TRAINER_MODULE))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "killed_trainer", raising=False)
@@ -302,7 +311,8 @@ def test_resumed_dp_sgd_is_that_of_one_run(path):
         ObservationStore(path, other)
 
 
-# --- files that cannot be used --------------------------------------------------------------------------------
+# --- files that cannot be used
+# --------------------------------------------------------------------------------
 
 
 def execute(path, *statements):
@@ -402,7 +412,8 @@ def test_a_store_says_whose_it_is(full):
     assert int.from_bytes(header[60:64], "big") == 1
 
 
-# --- what decides a result ------------------------------------------------------------------------------------
+# --- what decides a result
+# ------------------------------------------------------------------------------------
 
 
 def adds(amount):

@@ -103,7 +103,9 @@ def test_bad_domains_are_refused(build):
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize("relative_bandwidth", [0.15, 0.5])
 def test_a_density_estimate_integrates_to_one(kind, dimension, relative_bandwidth):
-    """Also with kernels that wrap round the torus or reach over both walls, and with unequal axes."""
+    """Also with kernels that wrap round the torus or reach over both walls, and with
+    unequal axes.
+    """
     domain = make_domain(kind, dimension)
     lengths = domain.lengths if domain.is_bounded else np.full(dimension, 2.0)
     bandwidth = tuple(relative_bandwidth * lengths / (1.0 + 0.2 * np.arange(dimension)))
@@ -121,7 +123,8 @@ def test_a_density_estimate_integrates_to_one(kind, dimension, relative_bandwidt
     grid = np.array(list(itertools.product(*axes)))
     log_density = KernelDensity(domain, bandwidth).log_density_at(grid, members)
     total = np.exp(log_density).sum() * np.prod((upper - lower) / cells)
-    # The midpoint rule is exact to rounding on the smooth periodic kernels and, by evenness, on the box.
+    # The midpoint rule is exact to rounding on the smooth periodic kernels and, by evenness, on the
+    # box.
     assert total == pytest.approx(1.0, abs=1e-6)
 
 
@@ -149,7 +152,9 @@ def test_a_narrow_periodic_kernel_is_nearly_the_wrapped_gaussian():
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
 def test_density_at_the_particles_counts_every_particle_once(monkeypatch, kind, dimension, chunk):
-    """The estimate at the particles equals the plain double loop over single-particle densities, self included."""
+    """The estimate at the particles equals the plain double loop over single-particle densities,
+    self included.
+    """
     monkeypatch.setattr(kernel_density, "_PAIRS_PER_CHUNK", chunk)
     domain = make_domain(kind, dimension)
     density = KernelDensity(domain, (0.4,) * dimension, "exact")
@@ -240,7 +245,9 @@ def test_simultaneous_rounds_equal_one_event_after_another(num_slots, seed):
 
 @pytest.mark.parametrize("rates", [(1.0, 0.0), (0.0, -1.0), (1.0, -1.0)])
 def test_positive_rates_remove_and_negative_rates_copy(rates):
-    """With two particles and a certain event, the second one always takes over, in either branch or both."""
+    """With two particles and a certain event, the second one always takes over, in either branch or
+    both.
+    """
     start = np.array([[[10.0], [20.0]]] * 50)
     after, count = birth_death_step(start, np.array([rates] * 50), 1e6, np.random.default_rng(0))
     assert np.all(after == 20.0)
@@ -396,7 +403,9 @@ def test_langevin_alone_has_the_exact_law_of_the_euler_scheme_on_a_quadratic():
 
 @pytest.mark.parametrize(("rate", "run_time"), [(1.0, 1.0), (2.0, 0.5)])
 def test_pure_birth_death_is_the_fisher_rao_flow_of_a_gaussian(rate, run_time):
-    """The closed form is rho_t ~ rho_0^a pi^(1-a) with a = e^{-rate t}: a Gaussian, swapped branches go the other way."""
+    """The closed form is rho_t ~ rho_0^a pi^(1-a) with a = e^{-rate t}: a Gaussian, swapped
+    branches go the other way.
+    """
     domain = ParticleDomain.box([-6.0], [6.0])
     target_mean, target_deviation, n = 1.0, 0.6, 20_000
     run = simulate_particles(
@@ -423,7 +432,9 @@ def points_from_seed(seed, n):
 
 
 def test_pure_birth_death_moves_mass_to_the_lower_well():
-    """Two wells of depth 0 and 1, no motion: log odds follow (1 - e^{-t}) times the difference of depth."""
+    """Two wells of depth 0 and 1, no motion: log odds follow (1 - e^{-t}) times the difference of
+    depth.
+    """
 
     def tilted(x):
         return 0.5 * (1.0 - np.cos(x[:, 0]))
@@ -448,7 +459,9 @@ def test_pure_birth_death_moves_mass_to_the_lower_well():
 
 
 def test_full_flow_follows_the_exact_gaussian_mean_and_covariance():
-    """Gaussians stay Gaussian: m' = -(I + C) P m and C' = 2 I - C P - P C + C - C P C for the target N(0, P^-1)."""
+    """Gaussians stay Gaussian: m' = -(I + C) P m and C' = 2 I - C P - P C + C - C P C for the
+    target N(0, P^-1).
+    """
     precision = np.array([[2.0, 0.6], [0.6, 1.0]])
     start_mean, time = np.array([1.5, -1.0]), 0.6
 
@@ -505,8 +518,9 @@ def test_birth_death_reaches_both_wells_and_langevin_does_not(one_well_runs):
 
 @pytest.mark.parametrize("kind", ["torus", "box"])
 def test_two_dimensional_target_is_reached(kind):
-    """Means of two test functions under a product law; 5 standard errors of independent ensembles, and 0.03 for the
-    bias of ensembles of 500."""
+    """Means of two test functions under a product law; 5 standard errors of independent ensembles,
+    and 0.03 for the bias of ensembles of 500.
+    """
     domain = (
         ParticleDomain.torus(2)
         if kind == "torus"
@@ -531,7 +545,9 @@ def test_two_dimensional_target_is_reached(kind):
 
 
 def test_ensembles_are_independent_of_each_other():
-    """Correlation of neighbouring ensembles' means over 1000 pairs: |r| below 4 / sqrt(1000), false alarm 6e-5."""
+    """Correlation of neighbouring ensembles' means over 1000 pairs: |r| below 4 / sqrt(1000), false
+    alarm 6e-5.
+    """
     run = simulate_particles(
         double_well,
         one_well_start,

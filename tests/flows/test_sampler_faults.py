@@ -123,7 +123,8 @@ def test_e2_grids_do_not_see_what_a_loss_does_to_its_points(habit: Any) -> None:
             loss=described, inverse_temperature=4.0, run_time=1.0
         )
         mechanism, dataset = ShkExponentialMechanism(config), RECORDS.copy()
-        # Another dataset first: the points of the second call must not be those that the first left behind.
+        # Another dataset first: the points of the second call must not be those that the first left
+        # behind.
         mechanism.grid_law(dataset - 0.5)
         laws.append([mechanism.grid_law(dataset), mechanism.grid_law(dataset + 1.0)])
         assert np.array_equal(dataset, RECORDS)
@@ -211,7 +212,8 @@ def released_and_exact(described: Any, beta: float, record: float) -> tuple[Any,
 def test_e4_a_quantile_against_a_wall() -> None:
     distances, cells, masses = released_and_exact(QuantileLoss(num_records=20), 20.0, 0.0)
     assert masses @ cells == pytest.approx(0.100, abs=5e-4)
-    # Five standard errors of 4,000 particles that depend on each other a little, plus the density estimate's bias.
+    # Five standard errors of 4,000 particles that depend on each other a little, plus the density
+    # estimate's bias.
     assert distances.mean() == pytest.approx(0.100, abs=0.012)
     assert np.mean(distances < 0.05) == pytest.approx(0.393, abs=0.045)
 
@@ -434,5 +436,6 @@ def test_exact_divergences_of_grid_laws(beta: float, alpha: float) -> None:
         moment = mpmath.fsum(p * (p / q) ** (alpha - 1) for p, q in zip(*laws, strict=True))
         exact = float(mpmath.log(moment) / (mpmath.mpf(alpha) - 1))
     found = mechanism.exact_renyi_divergence(first, second, alpha)
-    # Log masses are rounded relative to beta, and D_alpha of a weak pair is quadratic in their differences.
+    # Log masses are rounded relative to beta, and D_alpha of a weak pair is quadratic in their
+    # differences.
     assert found == pytest.approx(exact, rel=1e-3 if beta < 1e-6 else 1e-9, abs=1e-25)

@@ -54,7 +54,9 @@ from dvrenyi_plugin.privacy.divergences import (
 
 
 def two_point_pairs(width: float) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs with ratio values e^t and e^(t - width), t on a grid: (log p, log q) of shape (2, k)."""
+    """All pairs with ratio values e^t and e^(t - width), t on a grid: (log p, log q) of shape (2,
+    k).
+    """
     t = np.linspace(0.0, width, 20_001)[1:-1]
     scale = math.log(-math.expm1(-width))
     log_q = np.stack([np.log(-np.expm1(t - width)) - t, np.log(-np.expm1(-t))]) - scale
@@ -95,7 +97,8 @@ class TestBoundedRange:
     def test_range_value_keeps_its_digits_at_every_order_and_width(
         self, log_order: float, log_width: float
     ) -> None:
-        # A certificate a digit too small would be false: near order 1 the closed form cancels in floats.
+        # A certificate a digit too small would be false: near order 1 the closed form cancels in
+        # floats.
         alpha, width = 1.0 + 10.0**log_order, 10.0**log_width
         with decimal.localcontext(prec=80):
             a, r = Decimal(alpha), (-Decimal(width)).exp()
@@ -284,7 +287,8 @@ class TestTheorems:
         assert at == pytest.approx((below + above) / 2, rel=1e-9)
 
     def test_paper_table_four(self) -> None:
-        # The table's constants: lambda = e^{-osc V} = e^{-2}, S = .9, B read off the plateau it reports.
+        # The table's constants: lambda = e^{-osc V} = e^{-2}, S = .9, B read off the plateau it
+        # reports.
         constants = KlConstants(0.45, 0.9, 11.907965, math.exp(-2.0))
         grid = np.linspace(0.02, 0.98, 200)
         plateaus = [kl_plateau(constants, float(c)) for c in grid]

@@ -1,4 +1,6 @@
-"""Neighbour generators: every pair is one of neighbours, and searches find worse pairs than chance."""
+"""Neighbour generators: every pair is one of neighbours, and searches find worse pairs
+than chance.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the packages offer: to `import *`, `dir`, `hasattr` and type checkers, whatever is installed."""
+"""What the packages offer: to `import *`, `dir`, `hasattr` and type checkers, whatever is
+installed.
+"""
 
 import importlib
 import importlib.util

@@ -31,8 +31,10 @@ NEIGHBOUR = np.array([0.2, 0.3, 0.1, -2.0])
 
 
 def circular_loss(points, dataset):
-    """Mean over the records of 1 - cos(theta - x), in [0, 2]; one record of 4 replaced changes it by at most 1 in
-    oscillation: (cos(theta - x) - cos(theta - x')) / 4 runs over an interval of length at most 4 / 4."""
+    """Mean over the records of 1 - cos(theta - x), in [0, 2]; one record of 4 replaced changes it
+    by at most 1 in oscillation: (cos(theta - x) - cos(theta - x')) / 4 runs over an interval of
+    length at most 4 / 4.
+    """
     angles = points[:, 0]
     return 1.0 - np.cos(dataset).mean() * np.cos(angles) - np.sin(dataset).mean() * np.sin(angles)
 
@@ -99,7 +101,9 @@ def test_calls_are_fresh_and_a_new_object_repeats_them():
 
 
 def test_rows_are_independent_across_ensembles():
-    """Correlation of neighbouring rows over 2000 pairs: |r| below 4 / sqrt(2000), false alarm 6e-5."""
+    """Correlation of neighbouring rows over 2000 pairs: |r| below 4 / sqrt(2000), false
+    alarm 6e-5.
+    """
     mechanism = BirthDeathLangevinMechanism(make_config(num_particles=4, run_time=1.0))
     assert mechanism.independent_samples
     released = np.cos(mechanism(DATASET, 4000)[:, 0])
@@ -176,7 +180,9 @@ def test_the_width_follows_rate_start_and_what_is_known(changes, width):
 
 
 def test_neighbouring_laws_differ_and_stay_inside_the_claim():
-    """Histogram log ratios of 3000 releases in 8 cells, 5 standard errors: inside the claim, clearly not zero."""
+    """Histogram log ratios of 3000 releases in 8 cells, 5 standard errors: inside the claim,
+    clearly not zero.
+    """
     config = make_config(num_particles=30, run_time=2.0)
     mechanism = BirthDeathLangevinMechanism(config)
     edges = np.linspace(-math.pi, math.pi, 9)
@@ -208,7 +214,8 @@ def test_any_dimension_and_euclidean_space():
     released = mechanism(centre, 300)
     assert released.shape == (300, 5)
     assert mechanism.claimed_privacy == []
-    # Langevin alone would still be e^{-2} of the way short; birth-death only moves the mean further.
+    # Langevin alone would still be e^{-2} of the way short; birth-death only moves the mean
+    # further.
     np.testing.assert_allclose(released.mean(axis=0), centre, atol=0.15 * 4.0 + 0.3)
     assert np.all(np.diff(released.mean(axis=0)) > 0.5)
 
@@ -225,7 +232,9 @@ def test_any_dimension_and_euclidean_space():
 def test_built_in_losses_bring_their_domain_and_the_same_certificate_as_the_grid_flow(
     loss, dataset
 ):
-    """The releases' mean coordinates are those of the exact target to 5 standard errors and 0.03 of an axis."""
+    """The releases' mean coordinates are those of the exact target to 5 standard errors and 0.03 of
+    an axis.
+    """
     settings = {"loss": loss, "inverse_temperature": 3.0}
     particle = BirthDeathLangevinMechanism(
         BirthDeathLangevinMechanismConfig(

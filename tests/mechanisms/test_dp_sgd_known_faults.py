@@ -1,4 +1,6 @@
-"""Inputs on which public DP-SGD code and accountants have gone wrong, through our claims, flags and engines."""
+"""Inputs on which public DP-SGD code and accountants have gone wrong, through our claims, flags and
+engines.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,9 @@ windows = st.builds(
     width=st.integers(14, 24),
 )
 def test_the_used_part_is_what_has_a_gradient(modules: list[Any], height: int, width: int) -> None:
-    """Average pooling and convolutions with positive weights: what is used has a nonzero gradient."""
+    """Average pooling and convolutions with positive weights: what is used has a nonzero
+    gradient.
+    """
     for module in modules:
         for parameter in module.parameters():
             nn.init.constant_(parameter, 0.01)

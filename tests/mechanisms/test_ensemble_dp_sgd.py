@@ -1,4 +1,6 @@
-"""The many-model engine against Opacus and against single examples, and its independence of grouping."""
+"""The many-model engine against Opacus and against single examples, and its independence of
+grouping.
+"""
 
 from __future__ import annotations
 
@@ -289,8 +291,8 @@ def test_memory_plan_respects_the_budget() -> None:
     data = images(3000, (1, 28, 28), 10)
     trained = ensemble(named("mlp", (1, 28, 28), num_steps=1), memory_budget_bytes=2**20)
     peak = _largest_tensor(lambda: trained.train_models(data, 0, range(20)))
-    # The records themselves (3000 x 784 floats) are the largest tensor; per-example gradients of one model
-    # would take 3000 x 25,450.
+    # The records themselves (3000 x 784 floats) are the largest tensor; per-example gradients of
+    # one model would take 3000 x 25,450.
     assert peak <= 3000 * 784
 
 
@@ -317,7 +319,8 @@ def _largest_tensor(action: Callable[[], Any]) -> int:
 
 
 def test_noise_of_a_convolutional_network_has_the_claimed_law_in_every_tensor() -> None:
-    # Kolmogorov-Smirnov tests at 0.001 over seven tensors: 0.0002 each would be Bonferroni; seeds are fixed.
+    # Kolmogorov-Smirnov tests at 0.001 over seven tensors: 0.0002 each would be Bonferroni; seeds
+    # are fixed.
     values = named("cnn", (1, 14, 14), num_steps=4, noise_multiplier=3.0, clip_norm=0.5)
     trained = ensemble(values)
     empty = np.zeros((0, 1, 14, 14)), np.zeros(0, dtype=int)
@@ -389,7 +392,8 @@ def test_no_records_leave_steps_of_noise_alone(sample_rate: float) -> None:
     empty = images(0)
     trained = ensemble(values)
     moved = trained.train_models(empty, 0, [0, 1]) - _flat(trained)
-    # Each coordinate is the sum of 3 steps' noise of standard deviation 0.05; 4 standard errors of the deviation.
+    # Each coordinate is the sum of 3 steps' noise of standard deviation 0.05; 4 standard errors of
+    # the deviation.
     expected = 0.05 * np.sqrt(3.0)
     assert moved.std() == pytest.approx(expected, rel=4.0 / np.sqrt(2 * moved.size))
     noiseless = ensemble({**values, "noise_scale": 0.0})

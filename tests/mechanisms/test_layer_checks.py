@@ -1,4 +1,6 @@
-"""Every torch layer in every engine: its clipped sums are automatic differentiation's, or it is refused by name when it is built."""
+"""Every torch layer in every engine: its clipped sums are automatic differentiation's, or it is
+refused by name when it is built.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def half_frozen() -> nn.Linear:
 
 
 VECTOR, SEQUENCE, LINE, IMAGE, VOLUME = (8,), (5, 8), (4, 9), (4, 8, 8), (4, 4, 5, 5)
-# For each record shape, the layers tried behind a linear layer or convolution, and those tried as the first one.
+# For each record shape, the layers tried behind a linear layer or convolution, and those tried as
+# the first one.
 BEHIND: dict[tuple[int, ...], dict[str, Callable[[], nn.Module]]] = {
     VECTOR: {
         **{

@@ -118,7 +118,8 @@ def test_physical_batches_accumulate_and_the_noise_comes_once(engine: str) -> No
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_noise_has_the_claimed_law_and_is_independent_across_coordinates(engine: str) -> None:
-    # Without records the weights are the noise of 3 steps. Kolmogorov-Smirnov and correlation tests at 0.001.
+    # Without records the weights are the noise of 3 steps. Kolmogorov-Smirnov and correlation tests
+    # at 0.001.
     trained = mechanism(engine, clip_norm=0.5, gradient_denominator=5.0)
     models = trained.train_models(dataset(0), 0, range(300))
     std = 0.1 / 5.0 * np.sqrt(3) * 2.0 * 0.5
@@ -276,8 +277,8 @@ def test_one_record_never_moves_the_sum_by_more_than_the_clipping_norm(
 
 
 def test_mean_by_the_private_count_leaks_more_than_the_claim() -> None:
-    # Two records pulling one way and a canary pulling the other, one step: the mean moves by
-    # (S + 2) / (2 * 3) per unit of noise 1/2 or 1/3, while the sum moves by exactly one clipping norm.
+    # Two records pulling one way and a canary pulling the other, one step: the mean moves by (S +
+    # 2) / (2 * 3) per unit of noise 1/2 or 1/3, while the sum moves by exactly one clipping norm.
     features, labels = np.zeros((3, *SHAPE)), np.array([0, 0, 1])
     common = {
         "noise_scale": 0.0,

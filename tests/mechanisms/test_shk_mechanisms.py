@@ -1,4 +1,6 @@
-"""Samplers on a grid: losses within their promises, claims above exact divergences, broken ones far beyond."""
+"""Samplers on a grid: losses within their promises, claims above exact divergences, broken ones far
+beyond.
+"""
 
 from __future__ import annotations
 
@@ -208,8 +210,8 @@ class TestHonestMechanisms:
         assert claim < 0.6 * renyi_pure_dp(2.0, mechanism.certificate.pure_dp().value)
 
     def test_experiment_three(self) -> None:
-        # n = 100 angles near .25, one moved to -2.4, beta = 5, t = 7; the paper's data are not published, and a
-        # spread of .45 gives its utility floor.
+        # n = 100 angles near .25, one moved to -2.4, beta = 5, t = 7; the paper's data are not
+        # published, and a spread of .45 gives its utility floor.
         quantiles = (np.arange(100) + 0.5) / 100
         angles = 0.25 + 0.45 * math.sqrt(2.0) * np.array([_erfinv(2 * q - 1) for q in quantiles])
         moved = angles.copy()
@@ -346,7 +348,8 @@ class TestBadInput:
     def test_resolution_is_settled_before_any_dataset_is_seen(
         self, loss: Loss, columns: int
     ) -> None:
-        # At the largest temperature that the constructor accepts no dataset is refused; just above, no object is made.
+        # At the largest temperature that the constructor accepts no dataset is refused; just above,
+        # no object is made.
         width = loss.axis(9).width
         largest = 5.0 / (loss.slope * width)  # type: ignore[operator]
         with pytest.raises(ValueError, match="for some dataset neighbouring cells may differ"):

@@ -1,4 +1,6 @@
-"""Without TensorFlow Privacy its engine is there by name, refused in one line where it is built, and in nobody's way."""
+"""Without TensorFlow Privacy its engine is there by name, refused in one line where it is built,
+and in nobody's way.
+"""
 
 import sys
 
@@ -8,7 +10,10 @@ import pytest
 from dvrenyi_plugin import mechanisms
 from dvrenyi_plugin.binaries import audit_dpsgd
 
-HINT = 'TfPrivacyDpSgdMechanism needs TensorFlow Privacy: pip install ".[tensorflow]" in a checkout of dvrenyi_plugin'
+HINT = (
+    'TfPrivacyDpSgdMechanism needs TensorFlow Privacy: pip install ".[tensorflow]" in a checkout of'
+    " dvrenyi_plugin"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,6 @@
-"""What a white-box auditor sees: the known law on full batches, and agreement over engines and groupings."""
+"""What a white-box auditor sees: the known law on full batches, and agreement over engines and
+groupings.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,9 @@ def test_it_is_the_inner_product_of_the_updates_with_the_canarys_gradient() -> N
 
 
 def test_without_other_records_it_shows_all_that_the_claim_allows() -> None:
-    # mu = sqrt(25) / 5 = 1. The clipped gradient moves by steps * rate * clip along itself, the noise has
-    # standard deviation sqrt(steps) * rate * noise in every direction: N(0, 1) against N(-1, 1) after scaling.
+    # mu = sqrt(25) / 5 = 1. The clipped gradient moves by steps * rate * clip along itself, the
+    # noise has standard deviation sqrt(steps) * rate * noise in every direction: N(0, 1) against
+    # N(-1, 1) after scaling.
     gradient, loss = gradient_and_loss()
     norm = np.linalg.norm(gradient)
     assert norm > 1.0

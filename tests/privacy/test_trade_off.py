@@ -1,4 +1,6 @@
-"""Trade-off curves: closed forms, dp_accounting, tangents that never cut the curve, polygons that never claim too much."""
+"""Trade-off curves: closed forms, dp_accounting, tangents that never cut the curve, polygons that
+never claim too much.
+"""
 
 import math
 

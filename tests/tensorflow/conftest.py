@@ -1,4 +1,6 @@
-"""Tests with TensorFlow Privacy; all of them are skipped, before they import anything, where it is absent."""
+"""Tests with TensorFlow Privacy; all of them are skipped, before they import anything, where it is
+absent.
+"""
 
 from __future__ import annotations
 

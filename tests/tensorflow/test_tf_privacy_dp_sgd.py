@@ -1,4 +1,6 @@
-"""DP-SGD through TensorFlow Privacy: the other engines' training without noise, and the claimed noise, seeded per model."""
+"""DP-SGD through TensorFlow Privacy: the other engines' training without noise, and the claimed
+noise, seeded per model.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,8 @@ def test_poisson_batches_defects_and_denominators_are_the_ensembles(
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_noise_has_the_claimed_law_and_is_independent_across_coordinates(optimizer: str) -> None:
-    # Without records the weights are the noise of 3 steps. Kolmogorov-Smirnov and correlation tests at 0.001.
+    # Without records the weights are the noise of 3 steps. Kolmogorov-Smirnov and correlation tests
+    # at 0.001.
     trained = build(optimizer, clip_norm=0.5, gradient_denominator=5.0)
     models = trained.train_models(dataset(0), 0, range(300))
     std = 0.1 / 5.0 * np.sqrt(3) * 2.0 * 0.5
@@ -148,7 +151,8 @@ def test_noise_has_the_claimed_law_and_is_independent_across_coordinates(optimiz
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_noise_does_not_depend_on_the_size_of_the_batch(optimizer: str) -> None:
-    # The optimizers divide by the batch's size; a learning rate that did not take it back would shrink the noise.
+    # The optimizers divide by the batch's size; a learning rate that did not take it back would
+    # shrink the noise.
     data, changes = dataset(50), {"learning_rate": 1e-4}
     quiet = ensemble(**changes, noise_scale=0.0).train_models(data, 0, [0])
     spread = (build(optimizer, **changes).train_models(data, 0, range(60)) - quiet).std()

@@ -87,7 +87,8 @@ def test_messages_reports_say_how_many_models_it_takes(tmp_path, capsys):
         assert audit_dpsgd.main(["x", *flags, *more, f"--output_dir={out}"]) == 0
         least = {"fixed": 19, "batches": STREAM_WARM_UP + 9}[name]
         note = (
-            "12 models per dataset are too few: whatever the mechanism does, they cannot refute this"
+            "12 models per dataset are too few: whatever the mechanism does, they cannot refute"
+            " this"
             " claim. At the failure probability 0.025 of each bound it takes at least"
             f" {least}."
         )

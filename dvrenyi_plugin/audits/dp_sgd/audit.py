@@ -1,7 +1,9 @@
-"""The black-box audit of training: many models on each of two neighbouring datasets, told apart by the canary's losses.
+"""The black-box audit of training: many models on each of two neighbouring datasets, told apart by
+the canary's losses.
 
-Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine
-Learning", algorithm 3, with the failure probability divided over its two directions.
+Source: Kim, Varshney and Alabi (2026), "Optimal Guarantees for Auditing Rényi Differentially
+Private Machine Learning", algorithm 3, with the failure probability divided over its two
+directions.
 """
 
 from __future__ import annotations
@@ -44,20 +46,24 @@ def audit_dp_sgd(
 ) -> AuditResult:
     """Returns the audit of a training mechanism on one pair of neighbouring datasets.
 
-    Both directions are tested, each at half of the failure probability: the report's lower bound exceeds the
-    larger of the two divergences with probability at most `config.failure_probability` (union bound), at whatever
-    number of models a sequential audit stops. Stopping for futility can only lose refutations.
+    Both directions are tested, each at half of the failure probability: the report's lower bound
+    exceeds the larger of the two divergences with probability at most `config.failure_probability`
+    (union bound), at whatever number of models a sequential audit stops. Stopping for futility can
+    only lose refutations.
 
     Args:
       mechanism: trains models; observations are shape (num_models, k), the canary's loss first.
-      tester: with the claim under test inside. A sequential audit takes one that has a method `start`, as
-        `SequentialRenyiPropertyTester` does, at one order.
+      tester: with the claim under test inside. A sequential audit takes one that has a method
+        `start`, as `SequentialRenyiPropertyTester` does, at one order.
       pair: (D, D + canary).
-      config: see `DpSgdAuditConfig`; `num_models` is the most that a sequential audit trains per dataset.
-      sequential: trains in batches and stops as soon as the claim is refuted, see `SequentialAuditConfig`. None trains
-        all models and looks once.
-      claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report only.
-      noise_free_shift: by how much the canary lowers its own loss without noise, for the report only.
+      config: see `DpSgdAuditConfig`; `num_models` is the most that a sequential audit trains per
+        dataset.
+      sequential: trains in batches and stops as soon as the claim is refuted, see
+        `SequentialAuditConfig`. None trains all models and looks once.
+      claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report
+        only.
+      noise_free_shift: by how much the canary lowers its own loss without noise, for the report
+        only.
       settings: recorded in the report.
       notes: sentences for the report's reader.
       store: keeps the models as they finish, and gives those it has.
@@ -66,9 +72,11 @@ def audit_dp_sgd(
       Report and observations: those of the models trained with the canary come first.
 
     Raises:
-      ValueError: the pair is not neighbouring, models that repeat each other, a tester that needs all samples at
-        once in a sequential audit, a futility_mu that keeps the claim, or a store that is damaged.
-      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
+      ValueError: the pair is not neighbouring, models that repeat each other, a tester that needs
+        all samples at once in a sequential audit, a futility_mu that keeps the claim, or a store
+        that is damaged.
+      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be
+        written.
     """
     training = config.training
     if sequential is not None:

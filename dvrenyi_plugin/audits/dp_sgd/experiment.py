@@ -33,7 +33,8 @@ from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim
 from dvrenyi_plugin.testers.registry import make
 
-# engine -> the mechanism in dvrenyi_plugin.mechanisms, whose config has the name with Config at its end
+# engine -> the mechanism in dvrenyi_plugin.mechanisms, whose config has the name with Config at its
+# end
 _ENGINES = {
     "ensemble": "EnsembleDpSgdMechanism",
     "opacus": "OpacusDpSgdMechanism",
@@ -48,7 +49,8 @@ _SEEN = {
         "The tester saw the canary's logits beside its loss; the losses below are part of that.",
     ),
     "white_box": (
-        "White box: the losses below are the canary's loss linearised at the initial weights, which takes the"
+        "White box: the losses below are the canary's loss linearised at the initial weights, which"
+        " takes the"
         " trained weights to know.",
     ),
 }
@@ -90,10 +92,10 @@ class DpSgdExperiment:
       canary: the record in which they differ.
       privacy_property: the claim, Rényi DP at the order of the audit.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
-      noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats; None with
-        Poisson batches, where it is random, and where that training diverges.
-      notes: what the reader should know: what makes the audit weaker than it could be, a claim for groups, what
-        was seen besides the loss, in sentences; empty when there is nothing to say.
+      noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats;
+        None with Poisson batches, where it is random, and where that training diverges.
+      notes: what the reader should know: what makes the audit weaker than it could be, a claim for
+        groups, what was seen besides the loss, in sentences; empty when there is nothing to say.
       seeds: of all parts.
       settings: what decided the above, for the report.
     """
@@ -110,7 +112,8 @@ class DpSgdExperiment:
     settings: dict[str, Any]
 
     def with_logits_recorded(self) -> tuple[ModelTrainer, int]:
-        """Returns a mechanism that trains the same models, and how many columns of it are this one's.
+        """Returns a mechanism that trains the same models, and how many columns of it are this
+        one's.
 
         Where the audit sees the canary's loss alone, it gives the logits too, for a store to keep.
         """
@@ -131,13 +134,14 @@ def build_dp_sgd_experiment(
 
     Args:
       config: see `DpSgdExperimentConfig`.
-      keep_in: folder that keeps what takes long, the initial weights and the noise-free shift; nothing is written before
-        all settings are known to fit. None keeps nothing.
+      keep_in: folder that keeps what takes long, the initial weights and the noise-free shift;
+        nothing is written before all settings are known to fit. None keeps nothing.
       resume: use what is kept there; if not, it is computed again.
       show_progress: draw progress bars on standard error.
 
     Raises:
-      ValueError: a setting that is unknown, out of range or does not fit the dataset, or a kept file that is damaged.
+      ValueError: a setting that is unknown, out of range or does not fit the dataset, or a kept
+        file that is damaged.
       ImportError: an optional package is missing; the message names the extra.
       OSError: a file cannot be read.
     """
@@ -263,7 +267,9 @@ def _settings(
     initial_accuracy: float,
     seeds: ExperimentSeeds,
 ) -> dict[str, Any]:
-    """Returns what decided the experiment: the settings that were given, and what was made of them."""
+    """Returns what decided the experiment: the settings that were given, and what was
+    made of them.
+    """
     given = {
         name: value
         for name, value in dataclasses.asdict(config).items()
@@ -321,7 +327,9 @@ def _weaknesses(canary: Canary, clip_norm: float) -> tuple[str, ...]:
     if canary.initial_gradient_norm >= clip_norm:
         return ()
     return (
-        f"The canary's gradient in the initial model has norm {canary.initial_gradient_norm:.3g}, below the"
-        f" clipping norm {clip_norm:g}: it moves the weights by less than the claim allows for, so the"
+        f"The canary's gradient in the initial model has norm {canary.initial_gradient_norm:.3g},"
+        f" below the"
+        f" clipping norm {clip_norm:g}: it moves the weights by less than the claim allows for, so"
+        f" the"
         " audit sees less than it could.",
     )

@@ -1,13 +1,13 @@
 """Where every audited run starts: weights fixed before private training.
 
-DP-SGD's guarantee holds for any initial weights that do not depend on the audited records, so the auditor
-may choose them to make the canary as visible as possible. Pretraining without privacy on records that are
-not audited does that: the model is sure of itself, the other records' gradients are small, and the canary's
-gradient stays longer than the clipping norm.
+DP-SGD's guarantee holds for any initial weights that do not depend on the audited records, so the
+auditor may choose them to make the canary as visible as possible. Pretraining without privacy on
+records that are not audited does that: the model is sure of itself, the other records' gradients
+are small, and the canary's gradient stays longer than the clipping norm.
 
-Source: Annamalai and De Cristofaro (2024), "Nearly Tight Black-Box Auditing of Differentially Private Machine
-Learning", section 4 (worst-case initial parameters); Kim, Varshney and Alabi (2026), "Optimal Guarantees for
-Auditing Rényi Differentially Private Machine Learning", section 4.
+Source: Annamalai and De Cristofaro (2024), "Nearly Tight Black-Box Auditing of Differentially
+Private Machine Learning", section 4 (worst-case initial parameters); Kim, Varshney and Alabi
+(2026), "Optimal Guarantees for Auditing Rényi Differentially Private Machine Learning", section 4.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class PretrainingConfig(CheckedSettings):
       epochs: passes over the records, >= 0.
       batch_size: records a step, >= 1.
       learning_rate: > 0.
-      max_records: no more records than this are used, the first ones, >= 1. A model that is sure of itself is wanted and
-        not the best one: after five passes over 10,000 records it is, and a convolutional one is within a minute.
+      max_records: no more records than this are used, the first ones, >= 1. A model that is sure of
+        itself is wanted and not the best one: after five passes over 10,000 records it is, and a
+        convolutional one is within a minute.
       seed: of the first weights and of the order of records.
     """
 
@@ -123,7 +124,9 @@ def read_weights_file(path: str | os.PathLike[str]) -> Weights:
 
 
 def _check_archive(name: str) -> None:
-    """Raises ValueError for an archive that unpacks to too much, or whose checksums, which torch ignores, are wrong."""
+    """Raises ValueError for an archive that unpacks to too much, or whose checksums, which torch
+    ignores, are wrong.
+    """
     if not zipfile.is_zipfile(name):
         return
     with zipfile.ZipFile(name) as archive:

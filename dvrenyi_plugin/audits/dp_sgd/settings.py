@@ -152,8 +152,8 @@ class ModelTrainingConfig(CheckedSettings):
       models_per_task: most models that a worker trains before it reports back, >= 1.
       backend: "loky" (processes), "threading", "serial", or a cluster: "dask" or "ray".
       scheduler: address of a running Dask or Ray cluster; unset: one is started on this machine.
-      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a store keeps all.
-        None: all.
+      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a
+        store keeps all. None: all.
       show_progress: draw a progress bar on standard error.
     """
 

@@ -1,6 +1,8 @@
-"""Trains numbered models on both neighbouring datasets, over worker processes, and returns their observations.
+"""Trains numbered models on both neighbouring datasets, over worker processes, and returns their
+observations.
 
-Model i of a world depends on its number alone, so any part of an audit can be trained anywhere, in any order.
+Model i of a world depends on its number alone, so any part of an audit can be trained anywhere, in
+any order.
 """
 
 from __future__ import annotations
@@ -38,20 +40,22 @@ _WORLD_NAMES = ("models without the canary", "models with the canary")
 class ModelTrainer(Protocol):
     """A mechanism whose outputs are numbered, so that any part of them can be made anywhere.
 
-    One whose models may give the very same observation says so by an attribute `discrete_outputs` that is True.
+    One whose models may give the very same observation says so by an attribute `discrete_outputs`
+    that is True.
     """
 
     def train_models(self, dataset: Any, world: int, indices: Sequence[int]) -> NDArray[np.float64]:
         """Returns one row of observations a model, shape (len(indices), k).
 
-        Row i depends on the dataset, which is a copy, the world and indices[i] alone. NaN and infinities are
-        observations like others.
+        Row i depends on the dataset, which is a copy, the world and indices[i] alone. NaN and
+        infinities are observations like others.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class Observations:
-    """What was seen of the trained models: row i of both worlds belongs to the i-th number asked for.
+    """What was seen of the trained models: row i of both worlds belongs to the i-th number asked
+    for.
 
     All values are finite: see `finite_observations`.
 
@@ -64,22 +68,29 @@ class Observations:
     with_canary: NDArray[np.float64]
 
     def notes(self) -> tuple[str, ...]:
-        """Returns a sentence on the models whose observations were infinite or NaN, if there are any."""
+        """Returns a sentence on the models whose observations were infinite or NaN, if there are
+        any.
+        """
         counts = [
             int(is_mapped(rows).any(axis=1).sum()) for rows in (self.without, self.with_canary)
         ]
         if not any(counts):
             return ()
         return (
-            f"{sum(counts)} of {len(self.without) + len(self.with_canary)} models gave an observation that"
-            f" is infinite or no number ({counts[0]} without the canary, {counts[1]} with it). They count:"
-            f" infinities as {LARGEST_OBSERVATION:g} and what is no number as {NAN_OBSERVATION:g}, a map"
-            " fixed beforehand, under which every bound holds. The moments of the losses leave them out.",
+            f"{sum(counts)} of {len(self.without) + len(self.with_canary)} models gave an"
+            f" observation that"
+            f" is infinite or no number ({counts[0]} without the canary, {counts[1]} with it). They"
+            f" count:"
+            f" infinities as {LARGEST_OBSERVATION:g} and what is no number as {NAN_OBSERVATION:g},"
+            f" a map"
+            " fixed beforehand, under which every bound holds. The moments of the losses leave them"
+            " out.",
         )
 
 
 def check_observations(mechanism: ModelTrainer, observations: Observations) -> None:
-    """Raises ValueError when models repeat each other, unless the mechanism declares `discrete_outputs`.
+    """Raises ValueError when models repeat each other, unless the mechanism declares
+    `discrete_outputs`.
 
     See `check_independent`.
     """
@@ -102,10 +113,11 @@ def train_both_worlds(
     num_canaries: int = 1,
     store: ObservationStore | None = None,
 ) -> Observations:
-    """Returns the observations of the models with these numbers in both worlds, in the order of the numbers.
+    """Returns the observations of the models with these numbers in both worlds, in the order of the
+    numbers.
 
-    Trained in one call or in several, over few workers or many, some of them before an interruption: the
-    same numbers give the same rows.
+    Trained in one call or in several, over few workers or many, some of them before an
+    interruption: the same numbers give the same rows.
 
     Args:
       mechanism: trains the models.
@@ -113,15 +125,16 @@ def train_both_worlds(
       indices: numbers of the models, without gaps, at least one, each >= 0.
       config: see `ModelTrainingConfig`.
       num_canaries: records in which the pair must differ.
-      store: of this experiment. What is in it is not trained again; what is trained is committed to it,
-        task by task.
+      store: of this experiment. What is in it is not trained again; what is trained is committed to
+        it, task by task.
 
     Raises:
-      ValueError: indices with gaps, a pair that is not neighbouring, a mechanism that returned something
-        else than one row of numbers a model or models that repeat each other (see `check_observations`),
-        or a store that is damaged or disagrees.
+      ValueError: indices with gaps, a pair that is not neighbouring, a mechanism that returned
+        something else than one row of numbers a model or models that repeat each other (see
+        `check_observations`), or a store that is damaged or disagrees.
       ImportError: the backend is not installed.
-      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be written.
+      OSError: workers die again and again, a cluster cannot be reached, or the store cannot be
+        written.
     """
     if indices.step != 1 or indices.start < 0 or not indices:
         raise ValueError(
@@ -157,7 +170,8 @@ def train_both_worlds(
                 next_look[world] = 2 * len(rows[world])
                 seen = np.stack(list(rows[world].values()))[:, : config.num_observed_columns]
                 _check_world(mechanism, world, finite_observations(seen))
-    # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere else.
+    # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere
+    # else.
     without, with_canary = (
         finite_observations(
             np.stack([rows[world][index][: config.num_observed_columns] for index in indices])
@@ -176,8 +190,9 @@ def _tasks(
     indices: range, models_per_task: int, rows: Sequence[_Rows]
 ) -> Iterator[tuple[int, list[int]]]:
     """Yields (world, numbers) of the models that have no row yet."""
-    # Cut at multiples of models_per_task whatever range is asked for, and without regard to the number of
-    # workers: an engine that trains a task's models together may round differently in another grouping.
+    # Cut at multiples of models_per_task whatever range is asked for, and without regard to the
+    # number of workers: an engine that trains a task's models together may round differently in
+    # another grouping.
     first = indices.start - indices.start % models_per_task
     for start in range(first, indices.stop, models_per_task):
         group = range(max(start, indices.start), min(start + models_per_task, indices.stop))

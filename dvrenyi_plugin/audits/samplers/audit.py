@@ -1,7 +1,9 @@
-"""The audit of a sampler on a grid: many releases on each of two datasets, beside the exact divergence.
+"""The audit of a sampler on a grid: many releases on each of two datasets, beside the exact
+divergence.
 
-The law of a release is known cell by cell, so the report holds four kinds of number and keeps them apart: what is
-claimed (an upper bound), the exact divergence of the program as run, a point estimate, a certified lower bound.
+The law of a release is known cell by cell, so the report holds four kinds of number and keeps them
+apart: what is claimed (an upper bound), the exact divergence of the program as run, a point
+estimate, a certified lower bound.
 """
 
 from __future__ import annotations
@@ -42,12 +44,13 @@ def audit_grid_mechanism(
 ) -> AuditResult:
     """Returns the audit of a sampler's own certificate on one pair of neighbouring datasets.
 
-    The failure probability is divided evenly over orders and directions: all lower bounds of the report hold
-    together with probability at least 1 - `config.failure_probability` (union bound).
+    The failure probability is divided evenly over orders and directions: all lower bounds of the
+    report hold together with probability at least 1 - `config.failure_probability` (union bound).
 
     Args:
       mechanism: the sampler; `certificate` is what it claims.
-      make_tester: from a Rényi DP property to a tester with `audit(samples1, samples2, failure_probability)`.
+      make_tester: from a Rényi DP property to a tester with `audit(samples1, samples2,
+        failure_probability)`.
       pair: two neighbouring datasets.
       config: see `ShkAuditConfig`.
       settings: recorded in the report.

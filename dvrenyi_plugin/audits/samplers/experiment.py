@@ -63,7 +63,8 @@ def build_shk_experiment(config: ShkExperimentConfig) -> ShkExperiment:
     """Returns the sampler and the pair that the settings describe.
 
     Raises:
-      ValueError: settings out of range, a file without the two arrays, or datasets that are not neighbouring.
+      ValueError: settings out of range, a file without the two arrays, or datasets that are not
+        neighbouring.
     """
     children = np.random.SeedSequence(config.seed).spawn(3)
     mechanism_seed, pair_seed, tester_seed = (int(c.generate_state(1)[0]) for c in children)
@@ -106,7 +107,8 @@ def _settings(
 
 
 def check_record_neighbours(dataset1: Any, dataset2: Any) -> None:
-    """Refuses datasets that differ by more than one record added, removed or replaced, whatever their order.
+    """Refuses datasets that differ by more than one record added, removed or replaced, whatever
+    their order.
 
     Raises:
       ValueError: with the number of records that are in one dataset only.
@@ -116,7 +118,8 @@ def check_record_neighbours(dataset1: Any, dataset2: Any) -> None:
     only_second = sum(max(0, n - first.get(row, 0)) for row, n in second.items())
     if max(only_first, only_second) > 1:
         raise ValueError(
-            f"dataset1 and dataset2 must differ in at most one record, got {only_first} and {only_second}"
+            f"dataset1 and dataset2 must differ in at most one record, got {only_first} and"
+            f" {only_second}"
             " records that only one of them has"
         )
 
@@ -199,5 +202,6 @@ def _read_pair(path: str) -> tuple[FloatArray, FloatArray]:
         return first, second
     except (KeyError, zipfile.BadZipFile, ValueError) as error:
         raise ValueError(
-            f"pair must be an .npz file with arrays dataset1 and dataset2 of numbers, got {path!r}: {error}"
+            f"pair must be an .npz file with arrays dataset1 and dataset2 of numbers, got {path!r}:"
+            f" {error}"
         ) from None

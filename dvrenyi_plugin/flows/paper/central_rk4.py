@@ -1,7 +1,9 @@
-"""The paper's own scheme, for comparison: central finite-volume flux and classical Runge-Kutta on one ring.
+"""The paper's own scheme, for comparison: central finite-volume flux and classical Runge-Kutta on
+one ring.
 
-Its stationary law is not exactly the Gibbs law of the grid, and it needs steps of a quarter of dx^2, so it is
-here to reproduce the paper's figures and as the baseline of the benchmarks, not for releases.
+Its stationary law is not exactly the Gibbs law of the grid, and it needs steps of a quarter of
+dx^2, so it is here to reproduce the paper's figures and as the baseline of the benchmarks, not for
+releases.
 """
 
 from __future__ import annotations
@@ -51,13 +53,14 @@ def run_rk4(
       time: >= 0; divided into steps of at most dx^2 / 4, of which at most 1,000,000 are made.
       initial_log_density: up to a constant; None is uniform.
       dynamics: "shk" or "langevin".
-      flux: "central" is the paper's, (rho_i + rho_{i+1})/2 (V_{i+1} - V_i)/dx + (rho_{i+1} - rho_i)/dx;
-        "reversible" is the flux of `generator`, to which the splitting converges as h -> 0.
+      flux: "central" is the paper's, (rho_i + rho_{i+1})/2 (V_{i+1} - V_i)/dx + (rho_{i+1} -
+        rho_i)/dx; "reversible" is the flux of `generator`, to which the splitting converges as h ->
+        0.
       max_steps: stop after so many steps (for timing a step).
 
     Raises:
-      ValueError: more steps than that, arguments out of range, or a law that leaves the positive numbers because the
-        potential is too steep for this scheme.
+      ValueError: more steps than that, arguments out of range, or a law that leaves the positive
+        numbers because the potential is too steep for this scheme.
 
     Source: Mustafi and Mukherjee, appendix A.3 "Setup".
     """
@@ -73,7 +76,8 @@ def run_rk4(
     check_step_count(num_steps, "time (in steps of a quarter of the squared cell width)")
     if max_steps is None and num_steps > _MOST_STEPS:
         raise ValueError(
-            f"time must take at most {_MOST_STEPS:,} steps on this grid unless max_steps is given, got {time!r},"
+            f"time must take at most {_MOST_STEPS:,} steps on this grid unless max_steps is given,"
+            f" got {time!r},"
             f" which takes {num_steps:,}; `run_flow` takes a few for any time"
         )
     check_choice("dynamics", dynamics, (SHK, LANGEVIN))
@@ -100,7 +104,8 @@ def run_rk4(
     # Written so that NaN fails.
     if not np.all((density > 0.0) & (density < np.inf)):
         raise ValueError(
-            "potential is too steep for Runge-Kutta steps of a quarter of the squared cell width: densities"
+            "potential is too steep for Runge-Kutta steps of a quarter of the squared cell width:"
+            " densities"
             " did not stay positive and finite; use run_flow, or more cells"
         )
     return grid.normalise(np.log(density))
@@ -109,7 +114,9 @@ def run_rk4(
 def _rate_of(
     grid: Grid, values: FloatArray, dynamics: str, flux: str
 ) -> Callable[[FloatArray], FloatArray]:
-    """Returns the right-hand side of the flow's equation, from densities to their rates of change."""
+    """Returns the right-hand side of the flow's equation, from densities to their rates
+    of change.
+    """
     dx = grid.axes[0].width
     slope = (np.roll(values, -1, axis=-1) - values) / (2.0 * dx)
     target = np.exp(grid.gibbs(values))

@@ -1,12 +1,14 @@
 """Exact Gaussian flows toward a Gaussian target, in closed form: known answers for every sampler.
 
 The target is N(b, L^{-1}) with precision L. A Gaussian start stays Gaussian along each flow:
-- Wasserstein (Langevin, Fokker-Planck): m' = -L (m - b),               S' = 2 I - L S - S L.
-- Fisher-Rao (birth-death):              m' = -S L (m - b),             S' = S - S L S.
-- WFR (SHK):                             m' = -(L + S L) (m - b),       S' = 2 I - L S - S L + S - S L S.
-The first is the Ornstein-Uhlenbeck process; the second has log density linear in e^{-t}; the third is a matrix Riccati
-equation whose distance from its fixed point L^{-1} has a closed form. Every function of L is taken in its eigenbasis,
-so the cost does not depend on the time or on how narrow the target is.
+- Wasserstein (Langevin): m' = -L (m - b),         S' = 2 I - L S - S L.
+- Fisher-Rao (birth-death): m' = -S L (m - b),     S' = S - S L S.
+- WFR (SHK): m' = -(L + S L) (m - b),              S' = 2 I - L S - S L + S - S L S.
+
+The first is the Ornstein-Uhlenbeck process; the second has log density linear in e^{-t}; the
+third is a matrix Riccati equation whose distance from its fixed point L^{-1} has a closed form.
+Every function of L is taken in its eigenbasis, so the cost does not depend on the time or on how
+narrow the target is.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def wasserstein_flow(start: Gaussian, target: Gaussian, time: float) -> Gaussian
 
 
 def fisher_rao_flow(start: Gaussian, target: Gaussian, time: float) -> Gaussian:
-    """Returns the birth-death law at `time` >= 0: density proportional to rho_0^{e^{-t}} pi^{1-e^{-t}}."""
+    """Returns the birth-death law at `time` >= 0: density proportional to rho_0^{e^{-t}}
+    pi^{1-e^{-t}}.
+    """
     _check_same_dimension(start, target)
     weight = math.exp(-_check_time(time))
     first, second = np.linalg.inv(start.covariance), np.linalg.inv(target.covariance)
@@ -84,8 +88,8 @@ def fisher_rao_flow(start: Gaussian, target: Gaussian, time: float) -> Gaussian:
 def wfr_flow(start: Gaussian, target: Gaussian, time: float) -> Gaussian:
     """Returns the SHK (Wasserstein-Fisher-Rao) law at `time` >= 0.
 
-    With M = L + I/2 the distance D = S - L^{-1} follows D' = -M D - D M - D L D, so F in D = e^{-Mt} F e^{-Mt} has
-    (F^{-1})' = e^{-Mt} L e^{-Mt} and
+    With M = L + I/2 the distance D = S - L^{-1} follows D' = -M D - D M - D L D, so F in D =
+    e^{-Mt} F e^{-Mt} has (F^{-1})' = e^{-Mt} L e^{-Mt} and
         F = (I + D_0 W)^{-1} D_0,    W = L (2 M)^{-1} (I - e^{-2Mt}),
         m - b = e^{-t/2} e^{-Mt} (I + D_0 W)^{-1} (m_0 - b).
     """
@@ -140,7 +144,8 @@ def _moderate(name: str, values: ArrayLike) -> FloatArray:
     # Written so that NaN fails.
     if not np.all(np.abs(array) <= _LARGEST_NUMBER):
         raise ValueError(
-            f"{name} must hold numbers of at most {_LARGEST_NUMBER:g} in absolute value, got {values!r}"
+            f"{name} must hold numbers of at most {_LARGEST_NUMBER:g} in absolute value, got"
+            f" {values!r}"
         )
     return array
 

@@ -1,11 +1,14 @@
 """Kullback-Leibler stability of SHK flows: Theorems 2, 4 and 6, and the sharper bound beyond them.
 
 For H(t) = KL(rho_t || rho'_t) the paper derives
-    H' <= -2 (1-c) lambda e^{-B e^{-t}} H + G^2 / (4c) + R_0'^2/16 e^{-2t} + S R_0/2 e^{-t} + 2 R_0' e^{-t},    c in (0, 1].
-Assumptions: torus, smooth positive flows from one start; G = ||grad V - grad V'||_inf; S bounds |log pi/pi'|; B >= R_0,
-R_0'; pi and pi' satisfy a log-Sobolev inequality Ent(f^2) <= 2/lambda int |grad f|^2.
-These are statements about the *continuous* flow: their proofs use the chain rule, which a grid has only in the limit.
-The certificates of `certificate` do not rest on them.
+
+    H' <= -2 (1-c) lambda e^{-B e^{-t}} H
+          + G^2 / (4c) + R_0'^2/16 e^{-2t} + S R_0/2 e^{-t} + 2 R_0' e^{-t},    c in (0, 1].
+
+Assumptions: torus, smooth positive flows from one start; G = ||grad V - grad V'||_inf; S bounds
+|log pi/pi'|; B >= R_0, R_0'; pi and pi' satisfy a log-Sobolev inequality Ent(f^2) <= 2/lambda int
+|grad f|^2. These are statements about the *continuous* flow: their proofs use the chain rule, which
+a grid has only in the limit. The certificates of `certificate` do not rest on them.
 
 Source: Mustafi and Mukherjee, Theorems 2, 4 and 6.
 """
@@ -46,10 +49,12 @@ class KlConstants(CheckedSettings):
 
 
 def gibbs_log_sobolev(axes: tuple[Axis, ...], potential_oscillation: float) -> float:
-    """Returns a log-Sobolev constant of exp(-V) on a product domain: the uniform law's times e^{-osc V}.
+    """Returns a log-Sobolev constant of exp(-V) on a product domain: the uniform law's times
+    e^{-osc V}.
 
-    The uniform law on a circle of length l has (2 pi / l)^2, on an interval of length l (pi / l)^2 (unfold to a circle of
-    length 2 l); products take the smallest. Then Holley and Stroock (1987): multiply by e^{-osc V}.
+    The uniform law on a circle of length l has (2 pi / l)^2, on an interval of length l (pi / l)^2
+    (unfold to a circle of length 2 l); products take the smallest. Then Holley and Stroock (1987):
+    multiply by e^{-osc V}.
     """
     oscillation = check_size("potential_oscillation", potential_oscillation)
     axes = Grid(axes).axes
@@ -79,10 +84,12 @@ def kl_plateau(constants: KlConstants, young: float) -> float:
 
 
 def kl_bound(constants: KlConstants, time: float, young: float) -> float:
-    """Returns Theorem 2's closed form at Young's parameter c in (0, 1]; c = 1 is Theorem 6, linear in t.
+    """Returns Theorem 2's closed form at Young's parameter c in (0, 1]; c = 1 is Theorem 6, linear
+    in t.
 
-    A_1 (1 - e^{-kappa t}) / kappa + A_2 (e^{-t} - e^{-kappa t}) / (kappa - 1) + A_3 (e^{-2t} - e^{-kappa t}) / (kappa - 2) with
-    A_1 = G^2/(4c), A_2 = S B/2 + 2 B, A_3 = B^2/16; the quotients are taken by their limits where kappa is 0, 1 or 2.
+    A_1 (1 - e^{-kappa t}) / kappa + A_2 (e^{-t} - e^{-kappa t}) / (kappa - 1) + A_3 (e^{-2t} -
+    e^{-kappa t}) / (kappa - 2) with A_1 = G^2/(4c), A_2 = S B/2 + 2 B, A_3 = B^2/16; the quotients
+    are taken by their limits where kappa is 0, 1 or 2.
     """
     time = check_size("time", time)
     rate = kl_contraction_rate(constants, young)
@@ -99,7 +106,8 @@ def kl_bound_growing(constants: KlConstants, time: float) -> float:
 
 
 def kl_bound_integral(constants: KlConstants, time: float, young: float) -> float:
-    """Returns Theorem 2's integral form, never above the closed form: the rate improves as e^{-t} B shrinks.
+    """Returns Theorem 2's integral form, never above the closed form: the rate improves as e^{-t} B
+    shrinks.
 
     int_0^t exp(-2 (1-c) lambda int_s^t e^{-B e^{-u}} du) b_c(s) ds, where the inner integral is
     E_1(B e^{-t}) - E_1(B e^{-s}); the outer one is evaluated numerically, its error estimate added.
@@ -139,7 +147,8 @@ def _entire_part(x: float) -> float:
 def _graded_edges(time: float, speed: float) -> list[float]:
     """Pieces of [0, time] that double in length away from both ends.
 
-    The sources live near the start and what is not yet damped near the end, on scales that may be much shorter.
+    The sources live near the start and what is not yet damped near the end, on scales that may be
+    much shorter.
     """
     shortest = min(1.0, 1.0 / speed) if speed > 0.0 else 1.0
     edges, length = {0.0, time}, shortest / 8.0
@@ -168,7 +177,8 @@ def best_young_parameter(constants: KlConstants, time: float) -> tuple[float, fl
 
 
 def approximate_dp_delta(constants: KlConstants, time: float, epsilon: float) -> float:
-    """Returns Theorem 4's delta = min(1, H_bar(t) / epsilon) at the best Young parameter, epsilon > 0.
+    """Returns Theorem 4's delta = min(1, H_bar(t) / epsilon) at the best Young parameter, epsilon >
+    0.
 
     From E_eps(P || Q) <= KL(P || Q) / epsilon.
     """

@@ -1,13 +1,14 @@
 """Births and deaths of particles: the reaction half of birth-death Langevin dynamics.
 
-A particle with rate b_i = log(kernel density at x_i) + V(x_i), minus its mean over the ensemble, has an event with
-probability 1 - exp(-birth_death_rate |b_i| h). If b_i > 0 (too many particles here) it is removed and a random other
-particle is copied into its place; if b_i < 0 (too few) it is copied over a random other particle. Every event removes
-one particle and copies one, so the count is constant.
+A particle with rate b_i = log(kernel density at x_i) + V(x_i), minus its mean over the ensemble,
+has an event with probability 1 - exp(-birth_death_rate |b_i| h). If b_i > 0 (too many particles
+here) it is removed and a random other particle is copied into its place; if b_i < 0 (too few) it is
+copied over a random other particle. Every event removes one particle and copies one, so the count
+is constant.
 
-Events of one step happen one after another, in random order, each on the population that the earlier
-ones left. A particle that was removed before its turn has no event any more (its replacement has none in this step
-either: its own would be of order h^2).
+Events of one step happen one after another, in random order, each on the population that the
+earlier ones left. A particle that was removed before its turn has no event any more (its
+replacement has none in this step either: its own would be of order h^2).
 
 Source: Lu, Lu and Nolen 2019, "Accelerating Langevin sampling with birth-death", Algorithm 1.
 """
@@ -38,12 +39,14 @@ def birth_death_rates(particles: Array, potential: Potential, density: KernelDen
       density: the kernel density estimate.
 
     Returns:
-      Shape (ensembles, particles); positive where an ensemble has too many particles for its target.
+      Shape (ensembles, particles); positive where an ensemble has too many particles for its
+      target.
     """
     particles = check_numbers("particles", particles)
     if particles.ndim != 3 or not callable(potential):
         raise ValueError(
-            "particles must have shape (ensembles, particles, d) and potential must be callable, got shape"
+            "particles must have shape (ensembles, particles, d) and potential must be callable,"
+            " got shape"
             f" {particles.shape} and {potential!r}"
         )
     flat = particles.reshape(-1, particles.shape[2])
@@ -98,13 +101,15 @@ def resolve_events(
 ) -> tuple[NDArray[np.int64], int]:
     """Returns which particle every slot holds after a sequence of events, and how many took place.
 
-    Same result as going through the events one by one: skip the event if its owner has been removed;
-    else a removal puts a copy of what the partner's slot holds into the owner's slot, and a copy puts the owner
-    into the partner's slot. Here every round applies, at once, all events that come first at both of their
-    slots: they touch different slots, so their order does not matter.
+    Same result as going through the events one by one: skip the event if its owner has been
+    removed; else a removal puts a copy of what the partner's slot holds into the owner's slot, and
+    a copy puts the owner into the partner's slot. Here every round applies, at once, all events
+    that come first at both of their slots: they touch different slots, so their order does not
+    matter.
 
     Args:
-      owner: slot of each event's particle, shape (events,), in the order of events; no slot owns two.
+      owner: slot of each event's particle, shape (events,), in the order of events; no slot owns
+        two.
       partner: the other slot, never the owner's, shape (events,).
       is_removal: True removes the owner, False copies it, shape (events,).
       num_slots: number of particles.

@@ -114,7 +114,9 @@ class ParticleDomain(CheckedSettings):
         return np.asarray(np.clip(offset, lower, self.upper, out=offset))
 
     def contains(self, points: NDArray[np.float64]) -> bool:
-        """Returns True when every coordinate of `points` (..., d) is inside and within 1e100 of zero."""
+        """Returns True when every coordinate of `points` (..., d) is inside and within 1e100 of
+        zero.
+        """
         points = self._checked(points)
         return bool(
             np.all(np.abs(points) <= LARGEST)

@@ -8,9 +8,11 @@ pi = exp(-V) / Z,
 
 where the particles see rho through a kernel density estimate. One step of length h is
 
-1. Langevin (`langevin_moves`): x <- x - grad V(x) h' + sqrt(2 h') xi with h' = transport_rate * h, then the domain's
+1. Langevin (`langevin_moves`): x <- x - grad V(x) h' + sqrt(2 h') xi with h' = transport_rate * h,
+then the domain's
    wrap or reflection;
-2. birth-death (`birth_death`): particles of which there are too many are removed, those of which there are too few are
+2. birth-death (`birth_death`): particles of which there are too many are removed, those of which
+there are too few are
    copied, at the rates that the density estimate gives. The count is constant.
 
 Source: Lu, Lu and Nolen 2019, "Accelerating Langevin sampling with birth-death", Algorithm 1.
@@ -54,7 +56,8 @@ class ParticleDynamics(CheckedSettings):
       domain: where they live.
       run_time: flow time t, >= 0.
       step_size: longest step h, > 0; the steps are of equal length and end exactly at `run_time`.
-      birth_death_rate: multiplies the birth-death intensity, >= 0; 0 is plain Langevin, bit for bit.
+      birth_death_rate: multiplies the birth-death intensity, >= 0; 0 is plain Langevin, bit for
+        bit.
       transport_rate: multiplies the Langevin part, >= 0; 0 is pure birth-death.
       bandwidth: kernel width, one number for every axis or one each; None for `default_bandwidth`.
       density_method: "auto", "binned" or "exact", see `KernelDensity`.
@@ -105,7 +108,8 @@ class ParticleRun:
     """Where a run ended, and what happened on the way.
 
     Attributes:
-      particles: shape (ensembles, particles, d). Ensembles are independent, particles of one are not.
+      particles: shape (ensembles, particles, d). Ensembles are independent, particles of one are
+        not.
       num_steps: steps taken.
       step_size: length of every step.
       num_births_deaths: removals (equal to copies) over all ensembles and steps.
@@ -129,23 +133,25 @@ def simulate_particles(
 ) -> ParticleRun:
     """Returns `num_ensembles` independent ensembles after `dynamics.run_time`.
 
-    Langevin noise and birth-death events have separate random streams, so a run with `birth_death_rate` 0 has
-    the trajectories of `langevin_step` alone on the noise stream. Ensembles are simulated in batches, each with
-    its own child of `seed`.
+    Langevin noise and birth-death events have separate random streams, so a run with
+    `birth_death_rate` 0 has the trajectories of `langevin_step` alone on the noise stream.
+    Ensembles are simulated in batches, each with its own child of `seed`.
 
     Args:
       potential: maps points of shape (m, d) to V, shape (m,).
-      start: maps (generator, count) to `count` independent points of shape (count, d); or the points
-        themselves, shape (ensembles, particles, d), which are left unchanged.
+      start: maps (generator, count) to `count` independent points of shape (count, d); or the
+        points themselves, shape (ensembles, particles, d), which are left unchanged.
       dynamics: how particles move.
       num_ensembles: >= 1.
       num_particles: particles of each ensemble, >= 2.
       seed: integer or SeedSequence; a SeedSequence is left as it was found.
-      gradient: maps points of shape (m, d) to grad V, shape (m, d); None for central differences of `potential`.
+      gradient: maps points of shape (m, d) to grad V, shape (m, d); None for central differences of
+        `potential`.
 
     Raises:
-      ValueError: bad shapes, non-finite potential or gradient, points outside the domain, or a drift that
-        crosses a quarter of the domain in one step (the step is too long for the potential).
+      ValueError: bad shapes, non-finite potential or gradient, points outside the domain, or a
+        drift that crosses a quarter of the domain in one step (the step is too long for the
+        potential).
     """
     check_kind("dynamics", dynamics, ParticleDynamics)
     num_ensembles = check_int("num_ensembles", num_ensembles, at_least=1)
@@ -197,7 +203,9 @@ def children_of(seed: int | np.random.SeedSequence, count: int) -> list[np.rando
 
 
 def uniform_start(domain: ParticleDomain) -> Start:
-    """Returns a sampler of the uniform law on a bounded domain, a start that needs no look at the data."""
+    """Returns a sampler of the uniform law on a bounded domain, a start that needs no look at the
+    data.
+    """
     check_kind("domain", domain, ParticleDomain)
     if not domain.is_bounded:
         raise ValueError("start must be given on a euclidean domain: it has no uniform law")

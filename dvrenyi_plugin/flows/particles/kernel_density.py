@@ -1,15 +1,16 @@
 """Kernel density estimates of many particle ensembles at once, at the particles or anywhere.
 
 The kernel is a product over the axes and integrates to one over the domain in every dimension:
-  euclidean: Gaussian of standard deviation `bandwidth`;
-  torus: von Mises of concentration (length / (2 pi bandwidth))^2, the periodic kernel with the Gaussian's
+  euclidean: Gaussian of standard deviation `bandwidth`; torus: von Mises of concentration (length /
+  (2 pi bandwidth))^2, the periodic kernel with the Gaussian's
     curvature at its peak;
-  box: the same on the circle of twice the length, plus its mirror image, so no mass leaks through a wall.
-Every one of them is a Gaussian in an embedding of the axis (a line or a circle), so one matrix product
-gives all pairwise log kernels of an ensemble.
+  box: the same on the circle of twice the length, plus its mirror image, so no mass leaks through a
+    wall.
+Every one of them is a Gaussian in an embedding of the axis (a line or a circle), so one matrix
+product gives all pairwise log kernels of an ensemble.
 
-Every particle counts itself. So the sum over an ensemble, relative to the kernel's peak, is at least one at a
-particle, and taking its logarithm is safe without any shift. Away from the particles
+Every particle counts itself. So the sum over an ensemble, relative to the kernel's peak, is at
+least one at a particle, and taking its logarithm is safe without any shift. Away from the particles
 (`log_density_at`) the sum is taken in the log domain.
 """
 
@@ -37,8 +38,9 @@ _METHODS = ("auto", "binned", "exact")
 # A megabyte of doubles: chunks that stay in the cache.
 _PAIRS_PER_CHUNK = 1 << 17
 _CELLS_PER_CHUNK = 1 << 17
-# Linear binning and linear interpolation each add spacing^2 / 6 to the kernel's variance, which the binned kernel
-# gives back; at three cells a bandwidth what is left of the difference is below one per cent of the density.
+# Linear binning and linear interpolation each add spacing^2 / 6 to the kernel's variance, which the
+# binned kernel gives back; at three cells a bandwidth what is left of the difference is below one
+# per cent of the density.
 _CELLS_PER_BANDWIDTH = 3.0
 _NARROWEST = 1e-6
 # Squares of coordinates in bandwidths stay in the range of a float.
@@ -48,10 +50,11 @@ _SMALLEST_BANDWIDTH = 1e-50
 def default_bandwidth(domain: ParticleDomain, num_particles: int) -> tuple[float, ...]:
     """Returns a bandwidth for every axis: length / 8 * num_particles^(-1 / (d + 4)).
 
-    It depends on the domain and the count alone, never on the data or on where the particles are. The
-    rate is the usual one for second-order kernels. The constant is a compromise measured on laws with wells from a
-    twentieth to a sixth of the domain wide, in one and two dimensions: with less, a particle sees mostly itself and the
-    ensemble comes out too concentrated; with more, the kernel blurs the wells, with the same effect.
+    It depends on the domain and the count alone, never on the data or on where the particles are.
+    The rate is the usual one for second-order kernels. The constant is a compromise measured on
+    laws with wells from a twentieth to a sixth of the domain wide, in one and two dimensions: with
+    less, a particle sees mostly itself and the ensemble comes out too concentrated; with more, the
+    kernel blurs the wells, with the same effect.
 
     Raises:
       ValueError: the domain is euclidean and has no length to scale with.
@@ -100,10 +103,11 @@ class KernelDensity(CheckedSettings):
 
     Attributes:
       domain: where the particles live.
-      bandwidth: width of the kernel on every axis, length d, in the domain's units, at least 1e-50; on a bounded
-        axis from a millionth to half of its length.
-      method: "exact" sums the kernel over all pairs; "binned" deposits the particles on a grid, convolves with
-        the kernel by FFT and interpolates (one or two bounded axes); "auto" takes the cheaper one.
+      bandwidth: width of the kernel on every axis, length d, in the domain's units, at least 1e-50;
+        on a bounded axis from a millionth to half of its length.
+      method: "exact" sums the kernel over all pairs; "binned" deposits the particles on a grid,
+        convolves with the kernel by FFT and interpolates (one or two bounded axes); "auto" takes
+        the cheaper one.
     """
 
     domain: ParticleDomain
@@ -123,7 +127,8 @@ class KernelDensity(CheckedSettings):
         )
         if len(bandwidth) != self.domain.dimension:
             raise ValueError(
-                f"bandwidth must have one entry an axis ({self.domain.dimension}), got {len(bandwidth)}"
+                f"bandwidth must have one entry an axis ({self.domain.dimension}), got"
+                f" {len(bandwidth)}"
             )
         for width, length in zip(bandwidth, self.domain.lengths, strict=True):
             if math.isfinite(length) and not _NARROWEST * length <= width <= 0.5 * length:
@@ -133,13 +138,15 @@ class KernelDensity(CheckedSettings):
                 )
         if self.method == "binned" and not self._can_bin:
             raise ValueError(
-                "method must be 'exact' or 'auto' on a euclidean domain or above two dimensions, got"
+                "method must be 'exact' or 'auto' on a euclidean domain or above two dimensions,"
+                " got"
                 " 'binned'"
             )
         object.__setattr__(self, "bandwidth", bandwidth)
 
     def log_density(self, particles: Array) -> Array:
-        """Returns the log density estimate of every ensemble at its own particles, shape (ensembles, particles).
+        """Returns the log density estimate of every ensemble at its own particles, shape
+        (ensembles, particles).
 
         Args:
           particles: shape (ensembles, particles, d), inside the domain.
@@ -156,14 +163,17 @@ class KernelDensity(CheckedSettings):
     def log_density_at(
         self, points: Array, particles: Array, mask: NDArray[np.bool_] | None = None
     ) -> Array:
-        """Returns the log density estimate of every ensemble at given points, shape (ensembles, points).
+        """Returns the log density estimate of every ensemble at given points, shape (ensembles,
+        points).
 
-        Always the exact sum, in the log domain: far from all particles it is very negative, not minus infinity.
+        Always the exact sum, in the log domain: far from all particles it is very negative, not
+          minus infinity.
 
         Args:
           points: shape (points, d), inside the domain.
           particles: shape (ensembles, particles, d), inside the domain.
-          mask: shape (ensembles, particles); particles where it is False are left out of sum and count.
+          mask: shape (ensembles, particles); particles where it is False are left out of sum and
+            count.
         """
         particles = _check_ensembles("particles", particles, self.domain)
         points = check_numbers("points", points)
@@ -171,7 +181,8 @@ class KernelDensity(CheckedSettings):
             np.shape(mask) != particles.shape[:2] or np.asarray(mask).dtype != np.bool_
         ):
             raise ValueError(
-                f"mask must be booleans of shape {particles.shape[:2]}, got shape {np.shape(mask)} of"
+                f"mask must be booleans of shape {particles.shape[:2]}, got shape {np.shape(mask)}"
+                f" of"
                 f" dtype {np.asarray(mask).dtype}"
             )
         if points.ndim != 2:
@@ -265,7 +276,9 @@ class KernelDensity(CheckedSettings):
 
     @functools.cached_property
     def _kernel_transform(self) -> Array:
-        """Fourier multiplier of the grid kernel, as a density: its zero mode is 1 / (volume of a cell)."""
+        """Fourier multiplier of the grid kernel, as a density: its zero mode is 1 / (volume of a
+        cell).
+        """
         transform: Array = np.ones(())
         for axis, (circle, width, cells) in enumerate(
             zip(self._circles, self.bandwidth, self._circle_cells, strict=True)
@@ -276,8 +289,8 @@ class KernelDensity(CheckedSettings):
             angles = 2.0 * math.pi * np.arange(cells) / cells
             kernel = np.exp(concentration * (np.cos(angles) - 1.0))
             kernel /= kernel.sum() * spacing
-            # The even kernel has a real transform. Cosine transforms (box) and the last axis of a real transform
-            # need its first half only.
+            # The even kernel has a real transform. Cosine transforms (box) and the last axis of a
+            # real transform need its first half only.
             is_half = self.domain.kind == "box" or axis == self.domain.dimension - 1
             multiplier = fft.rfft(kernel).real if is_half else fft.fft(kernel).real
             transform = transform[..., np.newaxis] * multiplier
@@ -286,8 +299,9 @@ class KernelDensity(CheckedSettings):
     def _convolve(self, grid: Array) -> Array:
         """Returns the kernel's circular convolution with counts of shape (ensembles, nodes...).
 
-        On a box every particle also counts at its mirror image; that even sequence on the doubled circle is what
-        the cosine transform of type 1 transforms, once the walls, which are their own images, count twice.
+        On a box every particle also counts at its mirror image; that even sequence on the doubled
+        circle is what the cosine transform of type 1 transforms, once the walls, which are their
+        own images, count twice.
         """
         axes = tuple(range(1, grid.ndim))
         if self.domain.kind == "torus":
@@ -312,9 +326,10 @@ class KernelDensity(CheckedSettings):
     def _binned_log_density_of_chunk(self, particles: Array) -> Array:
         """Deposits, convolves and interpolates, linearly in every axis.
 
-        With f the offset from the node on the left in cells, a particle deposits 1 - f there and f on the next
-        node: one mass moved f of the way. So the grid is the sum over subsets A of axes of
-        (product over A of next minus own node) applied to the binned product of the f_a, and reading the
+        With f the offset from the node on the left in cells, a particle deposits 1 - f there and f
+        on the next
+        node: one mass moved f of the way. So the grid is the sum over subsets A of axes of (product
+        over A of next minus own node) applied to the binned product of the f_a, and reading the
         density back is the transpose.
         """
         num_ensembles, num_particles, d = particles.shape
@@ -384,7 +399,8 @@ def _check_ensembles(name: str, values: Any, domain: ParticleDomain) -> Array:
     particles = check_numbers(name, values)
     if particles.ndim != 3 or particles.shape[2] != domain.dimension or particles.size == 0:
         raise ValueError(
-            f"{name} must have shape (ensembles, particles, {domain.dimension}) with no empty axis, got"
+            f"{name} must have shape (ensembles, particles, {domain.dimension}) with no empty axis,"
+            f" got"
             f" {particles.shape}"
         )
     if not domain.contains(particles):

@@ -31,9 +31,10 @@ def langevin_step(
 ) -> Array:
     """Returns particles after one Euler-Maruyama step of d x = -grad V dt + sqrt(2) dW.
 
-    Where V is linear over a step the move is exact, at the walls of a box too. Elsewhere the law that a long run
-    settles in is off: for V = K x^2 / 2 its variance is 1 / (1 - h K / 2) times too large, and for V = G |x|
-    the mean of |x| is 1 + h G^2 / 2 times too large.
+    Where V is linear over a step the move is exact, at the walls of a box too. Elsewhere the law
+    that a long run
+    settles in is off: for V = K x^2 / 2 its variance is 1 / (1 - h K / 2) times too large, and for
+    V = G |x| the mean of |x| is 1 + h G^2 / 2 times too large.
 
     Args:
       particles: shape (..., d).
@@ -43,7 +44,8 @@ def langevin_step(
       generator: source of the noise.
 
     Raises:
-      ValueError: a gradient of another shape or not finite, or a drift that crosses a quarter of the domain.
+      ValueError: a gradient of another shape or not finite, or a drift that crosses a quarter of
+        the domain.
     """
     check_kind("domain", domain, ParticleDomain)
     step_size = check_positive("step_size", step_size)
@@ -59,8 +61,10 @@ def langevin_step(
         fastest = np.max(np.abs(drift), axis=0) / domain.lengths
         if np.max(fastest) > _LARGEST_DRIFT:
             raise ValueError(
-                f"step_size {step_size:g} is too long for this potential: its gradient moves a particle by"
-                f" {np.max(fastest):.3g} of the domain's length in one step, {_LARGEST_DRIFT} is allowed"
+                f"step_size {step_size:g} is too long for this potential: its gradient moves a"
+                f" particle by"
+                f" {np.max(fastest):.3g} of the domain's length in one step, {_LARGEST_DRIFT} is"
+                f" allowed"
             )
     moved = generator.standard_normal(flat.shape)
     moved *= math.sqrt(2.0 * step_size)
@@ -81,10 +85,11 @@ def _reflected_ends(
 ) -> Array:
     """Returns where Brownian paths with drift end, reflected at the wall nearer to their start.
 
-    A reflected path is the free one pushed inward by as much as it ever was beyond the wall (Skorokhod), and between
-    known ends the lowest point of a Brownian path has a closed form. So the law is exact for a constant drift, while
-    folding the free end leaves particles that a drift g presses against the wall g h / 2 too far from it on average.
-    A step that meets both walls is folded at the other one.
+    A reflected path is the free one pushed inward by as much as it ever was beyond the wall
+    (Skorokhod), and between known ends the lowest point of a Brownian path has a closed form. So
+    the law is exact for a constant drift, while folding the free end leaves particles that a drift
+    g presses against the wall g h / 2 too far from it on average. A step that meets both walls is
+    folded at the other one.
 
     Source: Lépingle (1995), "Euler scheme for reflected stochastic differential equations".
     """
@@ -100,8 +105,8 @@ def _reflected_ends(
 def central_difference_gradient(potential: Potential, domain: ParticleDomain) -> Gradient:
     """Returns a gradient of `potential` by central differences, one-sided at the walls of a box.
 
-    The step is 1e-5 of the axis, or 1e-5 (1 + |x|) on an unbounded one: accurate to about 1e-9 relative for smooth
-    potentials, and a subgradient at kinks.
+    The step is 1e-5 of the axis, or 1e-5 (1 + |x|) on an unbounded one: accurate to about 1e-9
+    relative for smooth potentials, and a subgradient at kinks.
     """
 
     def values_at(points: Array) -> Array:

@@ -2,10 +2,11 @@
 
 Along every axis the process jumps from cell i to its neighbour j at rate
     q_ij = sqrt(pi_j / pi_i) / dx^2 = exp((V_i - V_j) / 2) / dx^2.
-Then pi_i q_ij = pi_j q_ji, so the Gibbs law of the *grid* is exactly stationary, and exp(h Q) is a stochastic
-matrix that is reversible for it. Acting on the ratio u = rho / pi, the law's evolution is u -> exp(h Q) u: every
-new ratio is an average of old ones. That maximum principle is what the certificates rest on.
-As dx -> 0 the scheme is second-order consistent with d rho/dt = div(grad rho + rho grad V).
+Then pi_i q_ij = pi_j q_ji, so the Gibbs law of the *grid* is exactly stationary, and exp(h Q) is a
+stochastic matrix that is reversible for it. Acting on the ratio u = rho / pi, the law's evolution
+is u -> exp(h Q) u: every new ratio is an average of old ones. That maximum principle is what the
+certificates rest on. As dx -> 0 the scheme is second-order consistent with d rho/dt = div(grad rho
++ rho grad V).
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def check_resolution(grid: Grid, potential: FloatArray, max_jump: float = DEFAUL
     Args:
       grid: where the potential lives.
       potential: shape (..., *grid.shape).
-      max_jump: largest difference allowed between neighbouring cells; inf accepts the law of the grid as
-        it is (certificates hold for it all the same, but it need not resemble the continuous law).
+      max_jump: largest difference allowed between neighbouring cells; inf accepts the law of the
+        grid as it is (certificates hold for it all the same, but it need not resemble the
+        continuous law).
 
     Raises:
       ValueError: "grid too coarse", with the jump found and the number of cells that would do.
@@ -59,7 +61,8 @@ def neighbour_differences(grid: Grid, values: FloatArray, axis_index: int) -> Fl
 
 
 def generator_matrix(grid: Grid, potential: FloatArray) -> FloatArray:
-    """Returns the dense generator Q of one potential, shape (num_cells, num_cells), rows summing to 0.
+    """Returns the dense generator Q of one potential, shape (num_cells, num_cells), rows summing to
+    0.
 
     For small grids and tests: transport itself never builds it for more than one line of cells.
     """
@@ -71,7 +74,8 @@ def generator_matrix(grid: Grid, potential: FloatArray) -> FloatArray:
     for k in range(grid.dimension):
         if float(np.max(np.abs(neighbour_differences(grid, values, k)))) > _LARGEST_DENSE_JUMP:
             raise ValueError(
-                f"potential must differ by at most {_LARGEST_DENSE_JUMP:g} between neighbouring cells"
+                f"potential must differ by at most {_LARGEST_DENSE_JUMP:g} between neighbouring"
+                f" cells"
             )
     index = np.arange(grid.num_cells).reshape(grid.shape)
     matrix = np.zeros((grid.num_cells, grid.num_cells))

@@ -1,9 +1,11 @@
-"""Backward Euler on lines of cells: (I - tau Q) v = u for a reversible birth-death chain, in O(cells).
+"""Backward Euler on lines of cells: (I - tau Q) v = u for a reversible birth-death chain, in
+O(cells).
 
-A ring is cut at its first cell: the other cells form a tridiagonal system that is solved with the first cell's
-value as a parameter, and the first cell's own equation then gives that value. Walls are the same with no weight on
-the closing edge. Both solvers only ever add, multiply and divide nonnegative numbers on the right-hand side, so
-every entry of the solution has a small *relative* error, however small it is.
+A ring is cut at its first cell: the other cells form a tridiagonal system that is solved with the
+first cell's value as a parameter, and the first cell's own equation then gives that value. Walls
+are the same with no weight on the closing edge. Both solvers only ever add, multiply and divide
+nonnegative numbers on the right-hand side, so every entry of the solution has a small *relative*
+error, however small it is.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ class LineSolver(Protocol):
 
 
 class LinearLineSolver:
-    """Works with pi u on the symmetric system (pi - tau pi Q), by LAPACK's LDL^T for all lines at once.
+    """Works with pi u on the symmetric system (pi - tau pi Q), by LAPACK's LDL^T for all lines at
+    once.
 
     For potentials and log ratios whose ranges add up to less than the exponent range of a float.
     """
@@ -74,8 +77,9 @@ class LinearLineSolver:
 class LogLineSolver:
     """The same in logarithms throughout: potentials of 1e6 neither overflow nor underflow.
 
-    With e_i = 1 - c_i and c_i the elimination factor, e_i = a_i / (a_i + tau up_i), a_i = 1 + tau down_i e_{i-1}: sums of
-    nonnegative terms only. Forward and backward substitution are cumulative log-sum-exps.
+    With e_i = 1 - c_i and c_i the elimination factor, e_i = a_i / (a_i + tau up_i), a_i = 1 + tau
+    down_i e_{i-1}: sums of nonnegative terms only. Forward and backward substitution are cumulative
+    log-sum-exps.
     """
 
     def __init__(self, potential: FloatArray, axis: Axis, tau: float) -> None:

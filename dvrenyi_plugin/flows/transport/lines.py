@@ -1,15 +1,18 @@
-"""Transport along lines of cells: the log ratio log(rho / pi) under the reversible Markov semigroup.
+"""Transport along lines of cells: the log ratio log(rho / pi) under the reversible Markov
+semigroup.
 
-A grid of any dimension is moved axis by axis; one axis is a stack of independent lines, each a reversible
-birth-death chain on a ring or an interval. Two ways to advance a line by time h:
+A grid of any dimension is moved axis by axis; one axis is a stack of independent lines, each a
+reversible birth-death chain on a ring or an interval. Two ways to advance a line by time h:
 
-- "exponential": the dense stochastic matrix exp(h Q), computed from nonnegative numbers only (uniformisation,
-  scaling and squaring), so that it is accurate entry by entry. Cubic in the cells of a line.
-- "implicit": backward Euler, (I - h/j Q)^{-j}, itself a stochastic matrix, for j = 1 .. `order`, extrapolated in h
-  on the log ratio. Linear in the cells. Order 1 is plain backward Euler.
+- "exponential": the dense stochastic matrix exp(h Q), computed from nonnegative numbers only
+  (uniformisation, scaling and squaring), so that it is accurate entry by entry. Cubic in the cells
+  of a line.
+- "implicit": backward Euler, (I - h/j Q)^{-j}, itself a stochastic matrix, for j = 1 .. `order`,
+  extrapolated in h on the log ratio. Linear in the cells. Order 1 is plain backward Euler.
 
-Whatever the arithmetic did, the result is clipped into the range of its line's input. For a stochastic matrix the
-clip changes nothing but rounding; for the extrapolated scheme it enforces the maximum principle. Either way
+Whatever the arithmetic did, the result is clipped into the range of its line's input. For a
+stochastic matrix the clip changes nothing but rounding; for the extrapolated scheme it enforces the
+maximum principle. Either way
     osc(log rho/pi) after <= osc(log rho/pi) before
 holds exactly for the numbers that are used, and a constant log ratio (rho = pi) is left as it is.
 """
@@ -61,13 +64,14 @@ def make_line_transport(
       order: extrapolation order of "implicit", >= 1.
 
     Raises:
-      ValueError: "exponential" with neighbouring cells so far apart that rates leave the range of a float, or a step
-        too long for cells so narrow.
+      ValueError: "exponential" with neighbouring cells so far apart that rates leave the range of a
+        float, or a step too long for cells so narrow.
     """
     check_choice("kind", kind, TRANSPORTS)
     if step > _LARGEST_RATE * axis.width**2:
         raise ValueError(
-            f"time must be at most {_LARGEST_RATE:g} squared cell widths a step, got a step of {step:g} for"
+            f"time must be at most {_LARGEST_RATE:g} squared cell widths a step, got a step of"
+            f" {step:g} for"
             f" cells of width {axis.width:g}"
         )
     jump = float(np.max(np.abs(_jumps(potential, axis))))
@@ -77,7 +81,8 @@ def make_line_transport(
     if kind == EXPONENTIAL:
         if jump > _DENSE_MAX_JUMP:
             raise ValueError(
-                f"transport 'exponential' needs neighbouring potentials within {_DENSE_MAX_JUMP:g}, got"
+                f"transport 'exponential' needs neighbouring potentials within {_DENSE_MAX_JUMP:g},"
+                f" got"
                 f" a difference of {jump:.4g}; use 'implicit'"
             )
         return ExponentialTransport(potential, axis, step)
@@ -173,7 +178,8 @@ def _stochastic_exponentials(potential: FloatArray, axis: Axis, step: float) -> 
     largest = float(exit_rates.max())
     squarings = max(0, math.ceil(math.log2(largest))) if largest > 0.0 else 0
     matrices *= 0.5**squarings
-    # exp(A) = e^{-c} exp(A + c I): with c the largest exit rate every term of the series is nonnegative.
+    # exp(A) = e^{-c} exp(A + c I): with c the largest exit rate every term of the series is
+    # nonnegative.
     shift = largest * 0.5**squarings
     matrices[:, here, here] += shift - exit_rates * 0.5**squarings
     np.maximum(matrices, 0.0, out=matrices)

@@ -1,4 +1,6 @@
-"""What every DP-SGD engine shares: the door, the numbering of models, the claim, the observation."""
+"""What every DP-SGD engine shares: the door, the numbering of models, the claim, the
+observation.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class DpSgdMechanism(abc.ABC):
 
     @property
     def discrete_outputs(self) -> bool:
-        """True: models that repeat each other (no noise, a saturated loss) are no sign of a seed set twice.
+        """True: models that repeat each other (no noise, a saturated loss) are no sign of a seed
+        set twice.
 
         The engine draws from the streams of `model_seed` and from nothing else.
         """
@@ -45,14 +48,15 @@ class DpSgdMechanism(abc.ABC):
         return self.config.claimed_privacy
 
     def __call__(self, dataset: Any, num_samples: int) -> NDArray[np.float64]:
-        """Returns the observations of `num_samples` newly trained models, shape (num_samples, k), finite.
+        """Returns the observations of `num_samples` newly trained models, shape (num_samples, k),
+        finite.
 
         Models whose training diverged come through a fixed map, see `finite_observations`.
 
         Args:
           dataset: (features, labels) of shapes (n, ...) and (n,).
-          num_samples: >= 1. The c-th call of one object (from 0) trains models 0, 1, ... of world c: calls
-            never share randomness, and a new object with the same config repeats them.
+          num_samples: >= 1. The c-th call of one object (from 0) trains models 0, 1, ... of world
+            c: calls never share randomness, and a new object with the same config repeats them.
         """
         num_samples = check_num_samples(num_samples)
         observations = self.train_models(dataset, self._calls, range(num_samples))
@@ -60,15 +64,17 @@ class DpSgdMechanism(abc.ABC):
         return finite_observations(observations)
 
     def train_models(self, dataset: Any, world: int, indices: Sequence[int]) -> NDArray[np.float64]:
-        """Returns the observations of the models with these numbers, shape (len(indices), k), float64.
+        """Returns the observations of the models with these numbers, shape (len(indices), k),
+        float64.
 
         A model whose training diverged gives NaN or infinities: it is an outcome like others.
 
         Args:
           dataset: (features, labels) of shapes (n, ...) and (n,).
           world: which of the neighbouring datasets this is, >= 0; worlds never share randomness.
-          indices: numbers of the models, each >= 0. Model i of a world depends on (seed, world, i) and the
-            dataset alone, not on the other indices, the process, or what was trained before.
+          indices: numbers of the models, each >= 0. Model i of a world depends on (seed, world, i)
+            and the dataset alone, not on the other indices, the process, or what was trained
+            before.
 
         Raises:
           ValueError: a dataset or index that cannot be used.
@@ -93,10 +99,11 @@ class DpSgdMechanism(abc.ABC):
         labels: NDArray[np.int64],
         streams: Sequence[ModelStreams],
     ) -> NDArray[Any]:
-        """Returns what decides the observation of one trained model for each of `streams`, shape (m, ...).
+        """Returns what decides the observation of one trained model for each of `streams`, shape
+        (m, ...).
 
-        That is the canary's logits, or, when the config `observes_weights`, the parameters in the order of
-        `initial_weights`, flattened and joined.
+        That is the canary's logits, or, when the config `observes_weights`, the parameters in the
+        order of `initial_weights`, flattened and joined.
         """
 
 

@@ -37,29 +37,34 @@ class DpSgdConfig(CheckedSettings):
     """A DP-SGD run with a canary to observe.
 
     One step takes every record (or a Poisson sample of them), clips each record's gradient of the
-    cross-entropy to `clip_norm` over all parameters together, adds them up, adds Gaussian noise to every
-    coordinate once, divides by `gradient_denominator`, and moves against the result by `learning_rate`.
+    cross-entropy to `clip_norm` over all parameters together, adds them up, adds Gaussian noise to
+    every coordinate once, divides by `gradient_denominator`, and moves against the result by
+    `learning_rate`.
 
     Attributes:
-      model: a name known to `build_model`, or a function without arguments that returns a torch.nn.Sequential.
-      initial_weights: parameter name -> array, the start of every run. The claim allows any fixed value that
-        does not depend on the audited records.
-      canary: (features, label): the record whose loss is observed. Its features' shape is the input shape.
+      model: a name known to `build_model`, or a function without arguments that returns a
+        torch.nn.Sequential.
+      initial_weights: parameter name -> array, the start of every run. The claim allows any fixed
+        value that does not depend on the audited records.
+      canary: (features, label): the record whose loss is observed. Its features' shape is the input
+        shape.
       num_classes: outputs of the model, >= 2.
       num_steps: logical steps, >= 0.
       noise_multiplier: claimed standard deviation of the noise over clip_norm, > 0.
       learning_rate: > 0.
       clip_norm: L2 norm a record's gradient is clipped to, > 0.
-      gradient_denominator: public number the noisy sum is divided by, > 0; never the number of records.
-      sample_rate: 1.0 for full batches, else the probability with which a record joins a batch, in (0, 1].
-        An empty batch is a step of noise alone.
+      gradient_denominator: public number the noisy sum is divided by, > 0; never the number of
+        records.
+      sample_rate: 1.0 for full batches, else the probability with which a record joins a batch, in
+        (0, 1]. An empty batch is a step of noise alone.
       noise_scale: multiplies the noise that is really added and leaves the claim alone, >= 0.
-      defect: a deliberate breakage for audits: "none", "no_clipping", "noise_every_fourth_step" (three of
-        four steps add none), or "mean_by_private_count" (divides by the batch's number of records).
+      defect: a deliberate breakage for audits: "none", "no_clipping", "noise_every_fourth_step"
+        (three of four steps add none), or "mean_by_private_count" (divides by the batch's number of
+        records).
       observe: "loss", the canary's cross-entropy under the trained model; "logits", its logits;
-        "loss_and_logits", both, the loss first; "weights", all trained parameters, flattened and joined in
-        the order of `initial_weights`; or "white_box", the canary's loss linearised at the initial weights,
-        see `linearised_losses`.
+        "loss_and_logits", both, the loss first; "weights", all trained parameters, flattened and
+        joined in the order of `initial_weights`; or "white_box", the canary's loss linearised at
+        the initial weights, see `linearised_losses`.
       seed: where all randomness comes from, >= 0.
     """
 
@@ -84,7 +89,8 @@ class DpSgdConfig(CheckedSettings):
             raise ValueError(
                 f"model must be a name or a function without arguments, got {self.model!r}"
             )
-        # Training is in float32, which holds numbers up to 3e38, and noise is many standard deviations at times.
+        # Training is in float32, which holds numbers up to 3e38, and noise is many standard
+        # deviations at times.
         check_real(
             "noise_scale * noise_multiplier * clip_norm",
             self.noise_scale * self.noise_multiplier * self.clip_norm,
@@ -127,7 +133,9 @@ class DpSgdConfig(CheckedSettings):
         return float("inf") if self.defect == "no_clipping" else self.clip_norm
 
     def noise_std(self, step: int) -> float:
-        """Returns the standard deviation of the noise that step `step` (from 0) really adds to the sum."""
+        """Returns the standard deviation of the noise that step `step` (from 0) really adds to the
+        sum.
+        """
         if self.defect == "noise_every_fourth_step" and step % 4 != 0:
             return 0.0
         return self.noise_scale * self.noise_multiplier * self.clip_norm
@@ -142,9 +150,11 @@ class DpSgdConfig(CheckedSettings):
     def claimed_privacy(self) -> list[PrivacyProperty]:
         """What the noise multiplier claims, for neighbours by adding or removing one record.
 
-        Full batches: exactly mu-Gaussian DP, mu = sqrt(num_steps) / noise_multiplier, and the Rényi DP it
-        implies at each of `CLAIM_ORDERS`. Poisson batches: Rényi DP at these orders, composed over the
-        steps (Mironov, Talwar and Zhang 2019). `noise_scale` and `defect` do not enter: they are lies.
+        Full batches: exactly mu-Gaussian DP, mu = sqrt(num_steps) / noise_multiplier, and the Rényi
+          DP it
+        implies at each of `CLAIM_ORDERS`. Poisson batches: Rényi DP at these orders, composed over
+        the steps (Mironov, Talwar and Zhang 2019). `noise_scale` and `defect` do not enter: they
+        are lies.
         """
         return dp_sgd_claim(self.num_steps, self.noise_multiplier, self.sample_rate)
 
@@ -152,7 +162,9 @@ class DpSgdConfig(CheckedSettings):
 def dp_sgd_claim(
     num_steps: int, noise_multiplier: float, sample_rate: float = 1.0
 ) -> list[PrivacyProperty]:
-    """Returns the properties that DP-SGD with this noise claims; see `DpSgdConfig.claimed_privacy`."""
+    """Returns the properties that DP-SGD with this noise claims; see
+    `DpSgdConfig.claimed_privacy`.
+    """
     claims: list[PrivacyProperty] = []
     sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     if sample_rate == 1.0:
@@ -166,8 +178,8 @@ def dp_sgd_claim(
 def model_seed(seed: int, world: int, index: int) -> np.random.SeedSequence:
     """Returns the one source of randomness of model `index` of world `world`.
 
-    It depends on nothing else, so a model is the same in whatever group, order, process or resumed run it
-    is trained.
+    It depends on nothing else, so a model is the same in whatever group, order, process or resumed
+    run it is trained.
     """
     return np.random.SeedSequence(seed, spawn_key=(world, index))
 
@@ -186,7 +198,9 @@ class ModelStreams:
 
     @staticmethod
     def of(seed: np.random.SeedSequence) -> ModelStreams:
-        """Returns the streams below a model's seed, without changing the seed's own spawn counter."""
+        """Returns the streams below a model's seed, without changing the seed's own spawn
+        counter.
+        """
         noise, sampling = (
             np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, child))
             for child in range(2)
@@ -201,17 +215,20 @@ class ModelStreams:
 def check_training_dataset(
     dataset: Any, input_shape: tuple[int, ...], num_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Returns (features, labels) as new float32 and int64 arrays of shapes (n, *input_shape) and (n,).
+    """Returns (features, labels) as new float32 and int64 arrays of shapes (n, *input_shape) and
+    (n,).
 
     Args:
-      dataset: (features, labels); features of any float or integer dtype, n >= 0 records; labels integers, or
-        whole numbers in floats, as DP-Auditorium's classification generator makes them, of shape (n,) or (n, 1).
+      dataset: (features, labels); features of any float or integer dtype, n >= 0 records; labels
+        integers, or whole numbers in floats, as DP-Auditorium's classification generator makes
+        them, of shape (n,) or (n, 1).
       input_shape: the shape each record must have.
       num_classes: labels must lie in 0, ..., num_classes - 1.
 
     Raises:
-      ValueError: wrong shapes or dtypes, different counts, NaN or infinite features (after rounding to
-        float32, in which training runs), a record whose float32 norm overflows, a label out of range.
+      ValueError: wrong shapes or dtypes, different counts, NaN or infinite features (after rounding
+        to float32, in which training runs), a record whose float32 norm overflows, a label out of
+        range.
     """
     if not isinstance(dataset, (tuple, list)) or len(dataset) != 2:
         raise ValueError(f"dataset must be a pair (features, labels), got {type(dataset).__name__}")
@@ -236,7 +253,8 @@ def _float32(name: str, values: Any, *, one_record: bool = False) -> NDArray[np.
         bad = np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", rows, rows)))
     if bad.size:
         raise ValueError(
-            f"{name} must be finite with a finite float32 norm, got {bad.size} of {len(rows)} records"
+            f"{name} must be finite with a finite float32 norm, got {bad.size} of {len(rows)}"
+            f" records"
             f" that are not, the first at index {bad[0]}"
         )
     return array32
@@ -255,7 +273,8 @@ def _checked_canary(canary: Any, num_classes: int) -> tuple[NDArray[np.float32],
 def _read_only_weights(weights: Any) -> dict[str, NDArray[np.float32]]:
     if not isinstance(weights, Mapping) or not weights:
         raise ValueError(
-            f"initial_weights must be a non-empty mapping from parameter names to arrays, got {weights!r}"
+            f"initial_weights must be a non-empty mapping from parameter names to arrays, got"
+            f" {weights!r}"
         )
     copies = {}
     for name, value in weights.items():

@@ -1,4 +1,6 @@
-"""The same network in Keras: a torch Sequential rebuilt layer by layer, and its weights moved across exactly."""
+"""The same network in Keras: a torch Sequential rebuilt layer by layer, and its weights moved
+across exactly.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,19 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Any]] = {
     nn.LeakyReLU: lambda layer: lambda x: tf.nn.leaky_relu(x, layer.negative_slope),
     nn.GELU: lambda layer: lambda x: tf.nn.gelu(x, approximate=layer.approximate == "tanh"),
 }
-_SUPPORTED = "Linear, Conv2d, MaxPool2d, AvgPool2d, Flatten, Identity, Tanh, ReLU, Sigmoid, SiLU, ELU, LeakyReLU and GELU"
+_SUPPORTED = (
+    "Linear, Conv2d, MaxPool2d, AvgPool2d, Flatten, Identity, Tanh, ReLU, Sigmoid, SiLU, ELU,"
+    " LeakyReLU and GELU"
+)
 
 
 class KerasNetwork:
     """A Keras model that computes what a torch Sequential computes, from the same named arrays.
 
-    It takes records as torch does, (n, channels, height, width) for images. TensorFlow's CPU convolutions only
-    take channels last, so images are transposed where the first such layer needs it and transposed back
-    before they are flattened: the coordinates of a flattened record, and with them the rows of the next
-    layer's weights, stay in torch's order.
+    It takes records as torch does, (n, channels, height, width) for images. TensorFlow's CPU
+    convolutions only take channels last, so images are transposed where the first such layer needs
+    it and transposed back before they are flattened: the coordinates of a flattened record, and
+    with them the rows of the next layer's weights, stay in torch's order.
 
     Attributes:
       model: the tf.keras.Sequential.
@@ -45,8 +50,8 @@ class KerasNetwork:
         """Builds the Keras model; its weights are set by `set_weights`.
 
         Raises:
-          ValueError: a layer that is not one of the supported kinds or has hooks, or weights that two layers
-            share.
+          ValueError: a layer that is not one of the supported kinds or has hooks, or weights that
+            two layers share.
         """
         check_no_hooks(network)
         builder = _Builder()
@@ -164,6 +169,7 @@ class _Builder:
 
 def _unsupported(name: str, layer: Any) -> ValueError:
     return ValueError(
-        f"model must have layers that are known in TensorFlow too, but {name!r} is {layer}; known are {_SUPPORTED};"
+        f"model must have layers that are known in TensorFlow too, but {name!r} is {layer}; known"
+        f" are {_SUPPORTED};"
         " EnsembleDpSgdMechanism and OpacusDpSgdMechanism know more"
     )

@@ -1,7 +1,9 @@
-"""What an engine takes for a layer's per-example gradients, held against automatic differentiation before anything is trained.
+"""What an engine takes for a layer's per-example gradients, held against automatic differentiation
+before anything is trained.
 
-An engine that cannot treat a layer may fail in the middle of training, or be silently wrong: Opacus 1.6 is, for padding
-other than zeros and for embeddings with a padding index. Which layers those are depends on its version, so none is listed.
+An engine that cannot treat a layer may fail in the middle of training, or be silently wrong: Opacus
+1.6 is, for padding other than zeros and for embeddings with a padding index. Which layers those are
+depends on its version, so none is listed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class LayerCase:
-    """One layer with weights to train, and what comes in and goes back where the network sees random records.
+    """One layer with weights to train, and what comes in and goes back where the network sees
+    random records.
 
     Attributes:
       name: its name in the network.
@@ -61,12 +64,14 @@ def layer_cases(network: nn.Sequential, input_shape: Sequence[int]) -> list[Laye
 def check_layer(
     case: LayerCase, engine: str, gradients: Callable[[LayerCase], list[Tensor]], *, norms: bool
 ) -> None:
-    """Raises ValueError, naming the layer, unless an engine's per-example gradients of it are right.
+    """Raises ValueError, naming the layer, unless an engine's per-example gradients of it are
+    right.
 
     Args:
       case: the layer.
       engine: as messages call it.
-      gradients: what the engine takes for them, one tensor of shape (3, ...) for each of `case.parameters`.
+      gradients: what the engine takes for them, one tensor of shape (3, ...) for each of
+        `case.parameters`.
       norms: whether that is their norms only, shape (3,).
     """
     expected = _by_autograd(case)
@@ -76,7 +81,8 @@ def check_layer(
             found = gradients(case)
         reason = None
     except Exception as error:
-        # What an engine that does not know a layer raises is anything: AttributeError, TypeError, RuntimeError.
+        # What an engine that does not know a layer raises is anything: AttributeError, TypeError,
+        # RuntimeError.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
     else:
         if not all(_agree(*pair, norms=norms) for pair in zip(expected, found, strict=True)):

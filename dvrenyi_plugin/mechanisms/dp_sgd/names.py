@@ -1,4 +1,6 @@
-"""The names of models and of broken trainings, apart from what makes them, which is slow to load."""
+"""The names of models and of broken trainings, apart from what makes them, which is slow
+to load.
+"""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ def build_model(name: str, input_shape: tuple[int, ...], num_classes: int = 10) 
     """Returns a new network with outputs of shape (n, num_classes), its weights drawn by torch.
 
     Args:
-      name: "mlp" (one hidden layer of 32, tanh), "logistic" (linear), "cnn" (the MNIST network: convolutions
-        5x5x16 and 4x4x32, each with 2x2 max pooling and tanh, then a dense layer of 32), or "cifar_cnn" (six
-        3x3 convolutions in pairs of 32, 64 and 128 channels, 2x2 max pooling after each pair, tanh, then a
-        dense layer of 128).
+      name: "mlp" (one hidden layer of 32, tanh), "logistic" (linear), "cnn" (the MNIST network:
+        convolutions 5x5x16 and 4x4x32, each with 2x2 max pooling and tanh, then a dense layer of
+        32), or "cifar_cnn" (six 3x3 convolutions in pairs of 32, 64 and 128 channels, 2x2 max
+        pooling after each pair, tanh, then a dense layer of 128).
       input_shape: shape of one record; the convolutional networks need (channels, height, width).
       num_classes: >= 2.
 
@@ -40,7 +40,8 @@ def build_model(name: str, input_shape: tuple[int, ...], num_classes: int = 10) 
     smallest = 14 if name == "cnn" else 8
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise ValueError(
-            f"model {name!r} needs records of shape (channels, height, width) with height and width at"
+            f"model {name!r} needs records of shape (channels, height, width) with height and width"
+            f" at"
             f" least {smallest}, got {tuple(input_shape)}"
         )
     channels, height, width = input_shape
@@ -72,10 +73,10 @@ def model_factory(
     """Returns a function that builds and checks the network a config asks for.
 
     Raises:
-      ValueError: (when called) the function gives no nn.Sequential, its output is not (n, num_classes),
-        it has no parameters, or a layer makes clipping or the noise meaningless: batch normalisation and a
-        softmax over the batch mix records, running statistics remember them without noise, and random layers
-        such as dropout draw from no seed of ours.
+      ValueError: (when called) the function gives no nn.Sequential, its output is not (n,
+        num_classes), it has no parameters, or a layer makes clipping or the noise meaningless:
+        batch normalisation and a softmax over the batch mix records, running statistics remember
+        them without noise, and random layers such as dropout draw from no seed of ours.
     """
 
     def build() -> nn.Sequential:
@@ -95,7 +96,8 @@ def model_factory(
                 module.inplace = False
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 raise ValueError(
-                    f"model must not mix records, but {name!r} is {type(module).__name__}; use GroupNorm"
+                    f"model must not mix records, but {name!r} is {type(module).__name__}; use"
+                    f" GroupNorm"
                 )
             if getattr(module, "track_running_stats", False):
                 raise ValueError(
@@ -125,7 +127,8 @@ def _check_outputs(network: nn.Sequential, input_shape: tuple[int, ...], num_cla
             raise ValueError(f"model must take records of shape {input_shape}: {error}") from None
     if outputs.shape != (2, num_classes):
         raise ValueError(
-            f"model must map 2 records to shape (2, {num_classes}), got shape {tuple(outputs.shape)}"
+            f"model must map 2 records to shape (2, {num_classes}), got shape"
+            f" {tuple(outputs.shape)}"
         )
     # Kernels may round differently for another number of records: a thousandth is far above that.
     tolerance = 1e-3 * float(outputs.abs().max())
@@ -136,7 +139,9 @@ def _check_outputs(network: nn.Sequential, input_shape: tuple[int, ...], num_cla
 
 
 def named_leaves(network: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Returns the layers in the order in which they are called, with their names; a layer used twice comes twice."""
+    """Returns the layers in the order in which they are called, with their names; a layer used
+    twice comes twice.
+    """
     for key, layer in network._modules.items():
         name = f"{prefix}{key}"
         if type(layer) is nn.Sequential:
@@ -164,14 +169,17 @@ def check_no_hooks(model: nn.Module) -> None:
     ]
     if hooked:
         raise ValueError(
-            f"model must have no hooks, which only OpacusDpSgdMechanism would call, got hooks of {hooked}"
+            f"model must have no hooks, which only OpacusDpSgdMechanism would call, got hooks of"
+            f" {hooked}"
         )
 
 
 def random_weights(
     name: str, input_shape: tuple[int, ...], num_classes: int = 10, *, seed: int = 0
 ) -> dict[str, NDArray[np.float32]]:
-    """Returns torch's usual random start of a named network, from a seed, leaving torch's own state alone."""
+    """Returns torch's usual random start of a named network, from a seed, leaving torch's own state
+    alone.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(check_seed(seed))
         return weights_of(build_model(name, input_shape, num_classes))
@@ -198,7 +206,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None:
     )
     if missing or unknown:
         raise ValueError(
-            f"initial_weights must name the model's parameters, missing {missing}, unknown {unknown}"
+            f"initial_weights must name the model's parameters, missing {missing}, unknown"
+            f" {unknown}"
         )
     with torch.no_grad():
         for name, parameter in parameters.items():

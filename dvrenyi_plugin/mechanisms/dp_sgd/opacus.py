@@ -38,8 +38,8 @@ try:
 except ImportError as error:
     raise ImportError("OpacusDpSgdMechanism needs Opacus: pip install 'opacus>=1.5'") from error
 
-# Opacus adds its noise with standard deviation noise_multiplier * max_grad_norm, so "no clipping" must be a
-# finite norm; no float32 gradient of a sane network comes near this one.
+# Opacus adds its noise with standard deviation noise_multiplier * max_grad_norm, so "no clipping"
+# must be a finite norm; no float32 gradient of a sane network comes near this one.
 _NEVER_CLIPS = 1e12
 
 
@@ -48,9 +48,10 @@ class OpacusDpSgdMechanismConfig(DpSgdConfig):
     """Settings of `DpSgdConfig`, and:
 
     Attributes:
-      grad_sample_mode: "hooks" (per-example gradients) or "ghost" (norms first, then a second backward pass).
-      max_physical_batch_size: most records at once, >= 1; larger batches are accumulated, exactly, before
-        the noise is added once.
+      grad_sample_mode: "hooks" (per-example gradients) or "ghost" (norms first, then a second
+        backward pass).
+      max_physical_batch_size: most records at once, >= 1; larger batches are accumulated, exactly,
+        before the noise is added once.
     """
 
     grad_sample_mode: Annotated[str, OneOf(("hooks", "ghost"))] = "hooks"
@@ -58,7 +59,9 @@ class OpacusDpSgdMechanismConfig(DpSgdConfig):
 
 
 class OpacusDpSgdMechanism(DpSgdMechanism):
-    """Trains one model after another with Opacus, on one CPU thread in float32, and observes the canary."""
+    """Trains one model after another with Opacus, on one CPU thread in float32, and observes the
+    canary.
+    """
 
     config: OpacusDpSgdMechanismConfig
 
@@ -73,7 +76,9 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
             raise ValueError(f"{error}{self._who_can()}") from None
 
     def _who_can(self) -> str:
-        """Returns what to use for a network that cannot be trained as the config asks, after a semicolon; else nothing."""
+        """Returns what to use for a network that cannot be trained as the config asks, after a
+        semicolon; else nothing.
+        """
         with contextlib.suppress(ValueError):
             _check_layers(self._build(), self.config.input_shape, "hooks")
             return "; use grad_sample_mode='hooks'"
@@ -83,7 +88,8 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
         return ""
 
     def accountant_epsilon(self, delta: float) -> float:
-        """Returns the epsilon at this delta that Opacus's own accountant gives for the claimed noise.
+        """Returns the epsilon at this delta that Opacus's own accountant gives for the claimed
+        noise.
 
         It is computed from Rényi DP, hence never below the exact one of a full-batch claim.
         """
@@ -112,7 +118,9 @@ class OpacusDpSgdMechanism(DpSgdMechanism):
 
 
 def _check_layers(model: nn.Sequential, input_shape: tuple[int, ...], mode: str) -> None:
-    """Raises ValueError, naming the layer, if Opacus cannot train a network in this mode. The network is used up."""
+    """Raises ValueError, naming the layer, if Opacus cannot train a network in this mode. The
+    network is used up.
+    """
     if mode == "ghost":
         for first, other in shared_parameters(model):
             raise ValueError(
@@ -129,7 +137,9 @@ def _check_layers(model: nn.Sequential, input_shape: tuple[int, ...], mode: str)
 
 
 def _opacus_gradients(case: LayerCase, mode: str) -> list[torch.Tensor]:
-    """Returns what Opacus takes for a layer's per-example gradients, or with "ghost" their norms."""
+    """Returns what Opacus takes for a layer's per-example gradients, or with "ghost"
+    their norms.
+    """
     wrapped = _wrap(case.layer, mode, clip_norm=1.0)
     (wrapped(case.inputs) * case.cotangent).sum().backward()
     attribute = "_norm_sample" if mode == "ghost" else "grad_sample"
@@ -205,7 +215,9 @@ class _Trainer:
         targets: torch.Tensor,
         batch: torch.Tensor | None,
     ) -> None:
-        """Makes one logical step: accumulates over physical batches; Opacus adds noise at the last one."""
+        """Makes one logical step: accumulates over physical batches; Opacus adds noise at the last
+        one.
+        """
         if batch is not None:
             inputs, targets = inputs[batch], targets[batch]
         size = self._config.max_physical_batch_size

@@ -1,4 +1,6 @@
-"""DP-SGD as TensorFlow Privacy runs it: its optimizers clip, add up, add noise and move the weights."""
+"""DP-SGD as TensorFlow Privacy runs it: its optimizers clip, add up, add noise and move the
+weights.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,18 @@ class TfPrivacyDpSgdMechanismConfig(DpSgdConfig):
 
 
 class TfPrivacyDpSgdMechanism(DpSgdMechanism):
-    """Trains one model after another with TensorFlow Privacy, in float32 on the CPU, and observes the canary.
+    """Trains one model after another with TensorFlow Privacy, in float32 on the CPU, and observes
+    the canary.
 
-    The same mechanism as `OpacusDpSgdMechanism` and `EnsembleDpSgdMechanism`, with the same claim, the same
-    Poisson batches, and clipped sums that are equal up to float32 rounding. TensorFlow Privacy decides what
-    noise is drawn, with which standard deviation, and what it is added to; the normal numbers themselves come from
-    TensorFlow's stateless generator, see `tf_privacy_training`. Its optimizers take each record's gradient through the
-    whole batch, so that a step's time grows with the square of the batch, and keep all of them at once.
+    The same mechanism as `OpacusDpSgdMechanism` and `EnsembleDpSgdMechanism`, with the same claim,
+    the same Poisson batches, and clipped sums that are equal up to float32 rounding. TensorFlow
+    Privacy decides what noise is drawn, with which standard deviation, and what it is added to; the
+    normal numbers themselves come from TensorFlow's stateless generator, see `tf_privacy_training`.
+    Its optimizers take each record's gradient through the whole batch, so that a step's time grows
+    with the square of the batch, and keep all of them at once.
 
-    TensorFlow is set to one thread if it is not running yet, since its rounding depends on their number.
+    TensorFlow is set to one thread if it is not running yet, since its rounding depends on their
+    number.
     """
 
     config: TfPrivacyDpSgdMechanismConfig
@@ -60,13 +65,17 @@ class TfPrivacyDpSgdMechanism(DpSgdMechanism):
         self._trainer: TfPrivacyTrainer | None = self._new_trainer()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Compiled TensorFlow functions cannot travel to another process: they are made anew there."""
+        """Compiled TensorFlow functions cannot travel to another process: they are made
+        anew there.
+        """
         return {**self.__dict__, "_trainer": None}
 
     def accountant_epsilon(self, delta: float) -> float:
-        """Returns the epsilon at this delta that the accountant of TensorFlow Privacy gives for the claimed noise.
+        """Returns the epsilon at this delta that the accountant of TensorFlow Privacy gives for the
+        claimed noise.
 
-        It is dp_accounting's Rényi accountant, hence never below the exact epsilon of a full-batch claim.
+        It is dp_accounting's Rényi accountant, hence never below the exact epsilon of a full-batch
+        claim.
         """
         config = self.config
         check_delta(delta)

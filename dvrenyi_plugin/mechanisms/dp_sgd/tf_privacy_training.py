@@ -1,4 +1,6 @@
-"""One network trained by TensorFlow Privacy's optimizers. Importing this module imports TensorFlow."""
+"""One network trained by TensorFlow Privacy's optimizers. Importing this module imports
+TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from torch import nn
 from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig, ModelStreams
 from dvrenyi_plugin.mechanisms.dp_sgd.keras_network import KerasNetwork
 
-# The noise of both optimizers has standard deviation noise_multiplier * l2_norm_clip, so "no clipping" must be
-# a finite norm; no float32 gradient of a sane network comes near this one.
+# The noise of both optimizers has standard deviation noise_multiplier * l2_norm_clip, so "no
+# clipping" must be a finite norm; no float32 gradient of a sane network comes near this one.
 _NEVER_CLIPS = 1e12
 _TRACING = threading.Lock()
 
@@ -26,7 +28,8 @@ _TRACING = threading.Lock()
 class TfPrivacyTrainer:
     """One Keras network, set back to the initial weights for every model, and its compiled steps.
 
-    TensorFlow is set to one thread if it is not running yet, since its rounding depends on their number.
+    TensorFlow is set to one thread if it is not running yet, since its rounding depends on their
+    number.
 
     Args:
       config: of the training.
@@ -67,8 +70,8 @@ class TfPrivacyTrainer:
             if config.sample_rate < 1.0:
                 joins = sampling.random(len(labels)) < config.sample_rate
                 batch = _Batch.of(features[joins], labels[joins])
-            # Both optimizers divide the noisy sum by the number of microbatches, here one a record; the
-            # learning rate takes that back and divides by the public denominator in its place.
+            # Both optimizers divide the noisy sum by the number of microbatches, here one a record;
+            # the learning rate takes that back and divides by the public denominator in its place.
             self._learning_rate.assign(
                 config.learning_rate * batch.num_microbatches / config.denominator(batch.size)
             )
@@ -82,7 +85,9 @@ class TfPrivacyTrainer:
         return logits
 
     def _noise_seeds(self, seed: np.random.SeedSequence) -> NDArray[np.int64]:
-        """Returns 128 bits of seed for each step's draw for each variable, shape (steps, variables, 2)."""
+        """Returns 128 bits of seed for each step's draw for each variable, shape (steps, variables,
+        2).
+        """
         shape = (self._config.num_steps, len(self._network.trainable_variables), 2)
         return seed.generate_state(int(np.prod(shape)), np.uint64).view(np.int64).reshape(shape)
 
@@ -92,7 +97,9 @@ class TfPrivacyTrainer:
         return self._steps[noise_std]
 
     def _compile(self, noise_std: float) -> Any:
-        """Returns a function of a batch and the seeds that makes one step; traced once for all batch sizes."""
+        """Returns a function of a batch and the seeds that makes one step; traced once for all
+        batch sizes.
+        """
         config, network, variables = (
             self._config,
             self._network.model,
@@ -159,8 +166,8 @@ class _Batch:
     def of(features: NDArray[np.float32], labels: NDArray[np.int64]) -> _Batch:
         """Returns these records as tensors.
 
-        TensorFlow Privacy cannot make a step without records: it would divide by zero. A record with zero
-        gradient makes it one of noise alone.
+        TensorFlow Privacy cannot make a step without records: it would divide by zero. A record
+        with zero gradient makes it one of noise alone.
         """
         size = len(labels)
         if size == 0:
@@ -171,13 +178,14 @@ class _Batch:
 
 @contextlib.contextmanager
 def _seeded_normals(seeds: Any, num_draws: int) -> Iterator[None]:
-    """Inside, while a step is traced, TensorFlow's normal numbers come from the given seeds, one a draw.
+    """Inside, while a step is traced, TensorFlow's normal numbers come from the given seeds, one a
+    draw.
 
-    TensorFlow Privacy draws with `tf.random.normal` and `tf.random_normal_initializer` and takes no seed. In a
-    compiled function TensorFlow fixes the seeds of such draws when it is traced, and outside it keeps only 31
-    bits of `tf.random.set_seed`: no model could be trained again, alone, or be sure of noise of its own. So
-    both names stand for the stateless generator during the trace; shape, standard deviation and use of what
-    is drawn stay TensorFlow Privacy's.
+    TensorFlow Privacy draws with `tf.random.normal` and `tf.random_normal_initializer` and takes no
+    seed. In a compiled function TensorFlow fixes the seeds of such draws when it is traced, and
+    outside it keeps only 31 bits of `tf.random.set_seed`: no model could be trained again, alone,
+    or be sure of noise of its own. So both names stand for the stateless generator during the
+    trace; shape, standard deviation and use of what is drawn stay TensorFlow Privacy's.
 
     Raises:
       RuntimeError: another number of draws than expected was made.
@@ -205,7 +213,8 @@ def _seeded_normals(seeds: Any, num_draws: int) -> Iterator[None]:
             tf.random.normal, tf.random_normal_initializer = originals
     if drawn != num_draws:
         raise RuntimeError(
-            f"TensorFlow Privacy drew noise {drawn} times a step, not once for each of {num_draws} variables"
+            f"TensorFlow Privacy drew noise {drawn} times a step, not once for each of {num_draws}"
+            f" variables"
         )
 
 

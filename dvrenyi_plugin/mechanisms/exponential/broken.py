@@ -1,6 +1,7 @@
 """SHK samplers that break their claim, each in one way, and a pair of datasets on which it shows.
 
-For tests and benchmarks of auditors: the laws are known, so it is known by how much a claim is broken.
+For tests and benchmarks of auditors: the laws are known, so it is known by how much a claim is
+broken.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class BrokenShkMechanismConfig(ShkExponentialMechanismConfig):
 
     Attributes:
       defect: "wrong_temperature" runs at `factor` times the inverse temperature it claims for;
-        "data_dependent_start" starts from exp(-factor beta L_D), to be near the optimum at once, and stops after a
-        fiftieth of `run_time`, but claims a uniform start and all of `run_time`;
+        "data_dependent_start" starts from exp(-factor beta L_D), to be near the optimum at once,
+        and stops after a fiftieth of `run_time`, but claims a uniform start and all of `run_time`;
         "understated_sensitivity" divides the sensitivity in its claim by `factor`.
       factor: > 1.
     """
@@ -52,9 +53,10 @@ class BrokenShkMechanismConfig(ShkExponentialMechanismConfig):
 class BrokenShkMechanism(ShkExponentialMechanism):
     """An SHK sampler whose `claimed_privacy` does not hold.
 
-    On `balanced_circle_pair(20)` with CircularMeanLoss(num_records=20), inverse_temperature 5, run_time 6 and factor 4
-    the exact D_2 is 1.349, 1.024 and 0.120 for the three defects in the order of `DEFECTS`: 5.1, 3.9 and 5.4 times
-    the claim. The honest sampler has 0.120 there, 0.46 times its claim.
+    On `balanced_circle_pair(20)` with CircularMeanLoss(num_records=20), inverse_temperature 5,
+    run_time 6 and factor 4
+    the exact D_2 is 1.349, 1.024 and 0.120 for the three defects in the order of `DEFECTS`: 5.1,
+    3.9 and 5.4 times the claim. The honest sampler has 0.120 there, 0.46 times its claim.
     """
 
     config: BrokenShkMechanismConfig
@@ -88,10 +90,11 @@ class BrokenShkMechanism(ShkExponentialMechanism):
 
 
 def balanced_circle_pair(num_records: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns neighbouring datasets of angles, shape (num_records, 1), on which the circular mean leaks most.
+    """Returns neighbouring datasets of angles, shape (num_records, 1), on which the circular mean
+    leaks most.
 
-    All records but the first are spread evenly over the circle, so they cancel in the loss; the first is 0 in one
-    dataset and pi in the other.
+    All records but the first are spread evenly over the circle, so they cancel in the loss; the
+    first is 0 in one dataset and pi in the other.
     """
     num_records = check_int("num_records", num_records, at_least=3)
     others = 2.0 * math.pi * np.arange(num_records - 1) / (num_records - 1) - math.pi

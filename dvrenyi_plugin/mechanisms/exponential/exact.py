@@ -21,9 +21,10 @@ class ExponentialMechanismConfig(GridMechanismConfig):
 class ExponentialMechanism(GridMechanism):
     """Releases a point with density proportional to exp(-beta L_D).
 
-    Formal guarantee: the log ratio of two neighbours' laws has width at most beta times the sensitivity, so it is
-    (beta sensitivity)-DP and, by bounded range, (beta sensitivity)^2 / 8-zCDP. Neighbours: one record added, removed or
-    replaced. Source: McSherry and Talwar (2007); Dong, Durfee and Rogers (2020) for the range.
+    Formal guarantee: the log ratio of two neighbours' laws has width at most beta times the
+    sensitivity, so it is (beta sensitivity)-DP and, by bounded range, (beta sensitivity)^2 /
+    8-zCDP. Neighbours: one record added, removed or replaced. Source: McSherry and Talwar (2007);
+    Dong, Durfee and Rogers (2020) for the range.
     """
 
     config: ExponentialMechanismConfig

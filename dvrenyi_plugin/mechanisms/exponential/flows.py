@@ -1,4 +1,6 @@
-"""What the samplers that run a flow share: a start that knows no data, a running time, its certificate."""
+"""What the samplers that run a flow share: a start that knows no data, a running time, its
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ class FlowMechanismConfig(GridMechanismConfig):
 
     Attributes:
       run_time: flow time t >= 0.
-      num_steps: steps of the splitting, 1 to 1,000,000; None takes ten a unit of time, at most 1,000. The claim holds
-        for any number.
+      num_steps: steps of the splitting, 1 to 1,000,000; None takes ten a unit of time, at most
+        1,000. The claim holds for any number.
       transport: "auto", "exponential" or "implicit"; see `dvrenyi_plugin.flows.transport.lines`.
-      start: maps midpoints of shape (m, d) to log rho_0 up to a constant, shape (m,), without a look at data; None
-        is uniform.
+      start: maps midpoints of shape (m, d) to log rho_0 up to a constant, shape (m,), without a
+        look at data; None is uniform.
     """
 
     run_time: Annotated[float, Allowed(check_size)]
@@ -71,7 +73,9 @@ class FlowMechanism(GridMechanism):
 
     @property
     def initial_oscillation(self) -> float:
-        """Bound on osc(log rho_0 / pi_D) over all datasets: the start's own plus beta times the loss's."""
+        """Bound on osc(log rho_0 / pi_D) over all datasets: the start's own plus beta times the
+        loss's.
+        """
         return (
             float(self.grid.oscillation(self.initial_log_density))
             + self.config.potential_oscillation
@@ -89,7 +93,9 @@ class FlowMechanism(GridMechanism):
         )
 
     def pair_certificate(self, dataset1: Any, dataset2: Any) -> Certificate:
-        """Returns the certificate of one known pair of datasets: sharper, but it looks at the data."""
+        """Returns the certificate of one known pair of datasets: sharper, but it looks at
+        the data.
+        """
         return Certificate.for_pair(
             self.grid,
             self.potential(dataset1),

@@ -1,4 +1,6 @@
-"""What the samplers on a grid share: the law of a release is known cell by cell, and so is every divergence."""
+"""What the samplers on a grid share: the law of a release is known cell by cell, and so is every
+divergence.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,14 @@ class GridMechanismConfig(CheckedSettings):
 
     Attributes:
       loss: one of `losses`, with its domain, bounds and sensitivity.
-      inverse_temperature: beta > 0; the potential is beta times the loss, and its oscillation at most 1e100.
+      inverse_temperature: beta > 0; the potential is beta times the loss, and its oscillation at
+        most 1e100.
       cells: cells of every axis, >= 3; None takes 256, 64 or 24 in one, two or three dimensions.
       alphas: orders at which Rényi DP is claimed, each > 1.
-      max_jump: largest difference of the potential between neighbouring cells; inf for no check. A loss with a known
-        slope is checked here for all datasets at once, so that no dataset is refused later; one without is checked
-        on every dataset, and a refusal tells something about it.
+      max_jump: largest difference of the potential between neighbouring cells; inf for no check. A
+        loss with a known slope is checked here for all datasets at once, so that no dataset is
+        refused later; one without is checked on every dataset, and a refusal tells something about
+        it.
       seed: where all randomness comes from, >= 0.
     """
 
@@ -57,7 +61,8 @@ class GridMechanismConfig(CheckedSettings):
         super().__post_init__()
         if not callable(self.loss) or not hasattr(self.loss, "sensitivity"):
             raise ValueError(
-                f"loss must be a loss of dvrenyi_plugin.mechanisms.exponential.losses (wrap a function in CallableLoss), got"
+                f"loss must be a loss of dvrenyi_plugin.mechanisms.exponential.losses (wrap a"
+                f" function in CallableLoss), got"
                 f" {self.loss!r}"
             )
         # As a float: a float32 would round the claim.
@@ -74,7 +79,8 @@ class GridMechanismConfig(CheckedSettings):
         jump = self.inverse_temperature * slope * axis.width
         if jump > self.max_jump:
             raise ValueError(
-                "grid too coarse for the potential: for some dataset neighbouring cells may differ by up to"
+                "grid too coarse for the potential: for some dataset neighbouring cells may differ"
+                " by up to"
                 f" {jump:.4g}, allowed is max_jump = {self.max_jump:g}; about"
                 f" {axis.cells * jump / self.max_jump:.4g} cells instead of {axis.cells} would do"
             )
@@ -100,9 +106,10 @@ class GridMechanismConfig(CheckedSettings):
 class GridMechanism(abc.ABC):
     """Releases a cell of a grid, drawn from a known law, plus a uniform offset inside the cell.
 
-    A release has exactly the law `grid_law`, up to the rounding of floating-point numbers: the law is computed with
-    relative errors near 1e-12, and a draw uses 53 random bits, so that an event's probability is off by
-    at most about (number of cells) 2^-53. Read pure-DP claims with that delta beside them.
+    A release has exactly the law `grid_law`, up to the rounding of floating-point numbers: the law
+    is computed with relative errors near 1e-12, and a draw uses 53 random bits, so that an event's
+    probability is off by at most about (number of cells) 2^-53. Read pure-DP claims with that delta
+    beside them.
     """
 
     config: GridMechanismConfig
@@ -133,18 +140,20 @@ class GridMechanism(abc.ABC):
 
         Args:
           dataset: what the loss takes.
-          num_samples: >= 1. Every call of one object uses fresh randomness; a new object with the same config
-            repeats the calls.
+          num_samples: >= 1. Every call of one object uses fresh randomness; a new object with the
+            same config repeats the calls.
         """
         num_samples = check_num_samples(num_samples)
         log_masses = self.grid_law(dataset)
         return self.grid.draw(log_masses, num_samples, self._streams.next_generator())
 
     def grid_law(self, dataset: Any) -> FloatArray:
-        """Returns the exact law of one release as log masses of the cells, shape grid.shape, read-only.
+        """Returns the exact law of one release as log masses of the cells, shape grid.shape,
+        read-only.
 
         Raises:
-          ValueError: a malformed dataset, a loss outside its bounds, a grid too coarse for the potential.
+          ValueError: a malformed dataset, a loss outside its bounds, a grid too coarse for the
+            potential.
         """
         try:
             key = pickle.dumps(dataset)
@@ -169,7 +178,9 @@ class GridMechanism(abc.ABC):
         )
 
     def loss_values(self, dataset: Any) -> FloatArray:
-        """Returns the loss at the cells' midpoints, shape grid.shape, checked against its bounds."""
+        """Returns the loss at the cells' midpoints, shape grid.shape, checked against its
+        bounds.
+        """
         loss = self.config.loss
         values = user_numbers(
             "loss",

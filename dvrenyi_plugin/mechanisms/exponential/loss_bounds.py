@@ -39,7 +39,8 @@ def check_loss_values(values: FloatArray, bounds: tuple[float, float]) -> FloatA
     # Written so that NaN fails.
     if not (smallest >= low - slack and largest <= high + slack):
         raise ValueError(
-            f"loss must stay inside its bounds [{low:g}, {high:g}], got values from {smallest:g} to {largest:g}"
+            f"loss must stay inside its bounds [{low:g}, {high:g}], got values from {smallest:g} to"
+            f" {largest:g}"
         )
     return np.clip(values, low, high)
 

@@ -1,9 +1,11 @@
 """Bounded losses for exponential-mechanism samplers, with the two numbers a certificate needs.
 
-A loss L_D(theta) is a sum over records divided by a *public* number of records, so that adding, removing or
-replacing one record changes it by a bounded amount, whatever the records are: they are wrapped or clipped into the
-domain first. `sensitivity` bounds osc(L_D - L_D') over all such neighbours, `oscillation` bounds osc(L_D) over all
-datasets. Constants in theta never matter, hence oscillations and not sup norms.
+A loss L_D(theta) is a sum over records divided by a *public* number of records, so that adding,
+removing or
+replacing one record changes it by a bounded amount, whatever the records are: they are wrapped or
+clipped into the domain first. `sensitivity` bounds osc(L_D - L_D') over all such neighbours,
+`oscillation` bounds osc(L_D) over all datasets. Constants in theta never matter, hence oscillations
+and not sup norms.
 
 Every loss is called as `loss(points, dataset)`, points of shape (m, d), and returns shape (m,).
 """
@@ -64,7 +66,9 @@ class Loss(Protocol):
 
     @property
     def curvature(self) -> float | None:
-        """Bound on the second derivative along any direction, for any dataset; None when unknown or infinite."""
+        """Bound on the second derivative along any direction, for any dataset; None when unknown or
+        infinite.
+        """
 
     def axis(self, cells: int) -> Axis:
         """Returns one of the domain's axes (all are alike) with `cells` cells."""
@@ -75,10 +79,12 @@ class Loss(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CircularMeanLoss(CheckedSettings):
-    """Mean of sum_k (1 - cos(theta_k - y_k)) over records that are angles: its minimiser is the circular mean.
+    """Mean of sum_k (1 - cos(theta_k - y_k)) over records that are angles: its minimiser is the
+    circular mean.
 
     Attributes:
-      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not
+        larger.
       dimension: angles in a record, 1 to 3.
     """
 
@@ -95,7 +101,8 @@ class CircularMeanLoss(CheckedSettings):
 
     @property
     def sensitivity(self) -> float:
-        # cos(theta - y') - cos(theta - y) has amplitude 2 |sin((y - y') / 2)| <= 2, so oscillation 4.
+        # cos(theta - y') - cos(theta - y) has amplitude 2 |sin((y - y') / 2)| <= 2, so oscillation
+        # 4.
         return 4.0 * self.dimension / self.num_records
 
     @property
@@ -119,10 +126,12 @@ class CircularMeanLoss(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeanLoss(CheckedSettings):
-    """Mean squared distance to the records, in a box: its minimiser is the mean of the clipped records.
+    """Mean squared distance to the records, in a box: its minimiser is the mean of the clipped
+    records.
 
     Attributes:
-      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not
+        larger.
       low: lower end of every coordinate.
       high: upper end of every coordinate.
       dimension: 1 to 3.
@@ -148,7 +157,8 @@ class MeanLoss(CheckedSettings):
 
     @property
     def sensitivity(self) -> float:
-        # |theta - y|^2 - |theta - y'|^2 is linear in theta with slopes 2 |y_k - y_k'| <= 2 (high - low).
+        # |theta - y|^2 - |theta - y'|^2 is linear in theta with slopes 2 |y_k - y_k'| <= 2 (high -
+        # low).
         return 2.0 * self.oscillation / self.num_records
 
     @property
@@ -181,7 +191,8 @@ class QuantileLoss(CheckedSettings):
     """Mean pinball loss on an interval: its minimiser is a quantile of the clipped records.
 
     Attributes:
-      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not
+        larger.
       low: lower end of the interval.
       high: upper end of the interval.
       quantile: in (0, 1); 0.5 is the median.
@@ -240,11 +251,13 @@ class QuantileLoss(CheckedSettings):
 class LogisticLoss(CheckedSettings):
     """Mean logistic loss log(1 + exp(-y x . theta)) over the box [-radius, radius]^dimension.
 
-    A dataset is an array of shape (n, dimension + 1) with the label in the last column, or a pair (features, labels).
-    Labels above 0 count as +1, the others as -1. Features are scaled down to Euclidean norm 1.
+    A dataset is an array of shape (n, dimension + 1) with the label in the last column, or a pair
+    (features, labels). Labels above 0 count as +1, the others as -1. Features are scaled down to
+    Euclidean norm 1.
 
     Attributes:
-      num_records: public number of records that the sum is divided by; datasets may be smaller, not larger.
+      num_records: public number of records that the sum is divided by; datasets may be smaller, not
+        larger.
       dimension: features in a record, 1 to 3.
       radius: half the side of the box, > 0.
     """
@@ -282,12 +295,14 @@ class LogisticLoss(CheckedSettings):
         if isinstance(dataset, tuple):
             if len(dataset) != 2:
                 raise ValueError(
-                    f"dataset must be records or a pair (features, labels), got {len(dataset)} parts"
+                    f"dataset must be records or a pair (features, labels), got {len(dataset)}"
+                    f" parts"
                 )
             features, labels = (np.asarray(part) for part in dataset)
             if len(features) != len(labels):
                 raise ValueError(
-                    f"dataset must have a label for every row of features, got {len(labels)} labels for"
+                    f"dataset must have a label for every row of features, got {len(labels)} labels"
+                    f" for"
                     f" {len(features)} rows"
                 )
             dataset = np.column_stack([features, labels])
@@ -306,21 +321,22 @@ class LogisticLoss(CheckedSettings):
 class CallableLoss(CheckedSettings):
     """Any loss with bounds and a sensitivity that its author vouches for.
 
-    The bounds are checked wherever the loss is evaluated. The sensitivity cannot be: if it is wrong, so is every
-    claim that rests on it.
+    The bounds are checked wherever the loss is evaluated. The sensitivity cannot be: if it is
+    wrong, so is every claim that rests on it.
 
     Attributes:
       function: maps (points of shape (m, dimension), dataset) to values of shape (m,).
       bounds: (low, high), holding for every dataset.
-      sensitivity: bound on max - min over points of the difference between neighbouring datasets' losses, >= 0.
+      sensitivity: bound on max - min over points of the difference between neighbouring datasets'
+        losses, >= 0.
       dimension: 1 to 3.
       low: lower end of every coordinate.
       high: upper end of every coordinate.
       boundary: "periodic" (a torus) or "reflecting" (a box).
-      slope: bound on the derivative along any coordinate for every dataset, > 0; None when unknown: then a grid too
-        coarse is found out only when a dataset shows it.
-      curvature: bound on the second derivative along any direction for every dataset, > 0; None when unknown or
-        infinite (a loss with kinks).
+      slope: bound on the derivative along any coordinate for every dataset, > 0; None when unknown:
+        then a grid too coarse is found out only when a dataset shows it.
+      curvature: bound on the second derivative along any direction for every dataset, > 0; None
+        when unknown or infinite (a loss with kinks).
     """
 
     function: Annotated[Callable[[FloatArray, Any], Any], Allowed(check_callable)]

@@ -39,20 +39,22 @@ class BirthDeathLangevinMechanismConfig(CheckedSettings):
     """Settings of the particle sampler for pi proportional to exp(-inverse_temperature loss).
 
     Attributes:
-      loss: one of `losses`, with its domain, bounds and sensitivity; or any function that maps (points of
-        shape (m, d), dataset) to losses of shape (m,), in any dimension.
+      loss: one of `losses`, with its domain, bounds and sensitivity; or any function that maps
+        (points of shape (m, d), dataset) to losses of shape (m,), in any dimension.
       inverse_temperature: beta > 0; the potential is beta times the loss.
       run_time: flow time t, >= 0.
       domain: where the released point lives; for a plain function only.
       gradient: maps (points, dataset) to the gradient of the loss, shape (m, d); None for central
         differences.
-      loss_bounds: (low, high) of a plain function, for every dataset; a loss outside is an error. None: no claim.
-      loss_sensitivity: largest oscillation (supremum minus infimum over the domain) of the difference between a
-        plain function's losses on two neighbouring datasets, >= 0. None: no claim.
-      start: maps (generator, count) to points of shape (count, d), without a look at the data; None for the
-        uniform law of a bounded domain.
-      start_oscillation: supremum minus infimum of the start's log density on a bounded domain, >= 0; needed for a
-        claim when `start` is given, 0 for the uniform law.
+      loss_bounds: (low, high) of a plain function, for every dataset; a loss outside is an error.
+        None: no claim.
+      loss_sensitivity: largest oscillation (supremum minus infimum over the domain) of the
+        difference between a plain function's losses on two neighbouring datasets, >= 0. None: no
+        claim.
+      start: maps (generator, count) to points of shape (count, d), without a look at the data; None
+        for the uniform law of a bounded domain.
+      start_oscillation: supremum minus infimum of the start's log density on a bounded domain, >=
+        0; needed for a claim when `start` is given, 0 for the uniform law.
       num_particles: particles of an ensemble, >= 2.
       step_size: longest step, > 0; None takes `default_step`.
       birth_death_rate: multiplies the birth-death intensity, >= 0; 0 is plain Langevin.
@@ -150,12 +152,13 @@ class BirthDeathLangevinMechanismConfig(CheckedSettings):
 
     @property
     def default_step(self) -> float:
-        """Step taken when `step_size` is None: 0.02, or less for a loss that knows how steep or curved it can be.
+        """Step taken when `step_size` is None: 0.02, or less for a loss that knows how steep or
+        curved it can be.
 
-        Then the Euler moves are off by at most five per cent, for any dataset. Their bias is h K / 2, relative to the variance,
-        in a well of curvature K, and h G^2 / 2, relative to the mean distance, at a kink with slopes G to both sides
-        (`flows.langevin_moves.langevin_step`); K and G are beta times the loss's. A loss with both bounds has the
-        milder bias of the two.
+        Then the Euler moves are off by at most five per cent, for any dataset. Their bias is h K /
+        2, relative to the variance, in a well of curvature K, and h G^2 / 2, relative to the mean
+        distance, at a kink with slopes G to both sides (`flows.langevin_moves.langevin_step`); K
+        and G are beta times the loss's. A loss with both bounds has the milder bias of the two.
         """
         stiffness = []
         if self._is_described_loss:
@@ -181,32 +184,37 @@ class BirthDeathLangevinMechanismConfig(CheckedSettings):
 
 
 class BirthDeathLangevinMechanism:
-    """Releases particles of birth-death Langevin ensembles that sample exp(-inverse_temperature loss).
+    """Releases particles of birth-death Langevin ensembles that sample exp(-inverse_temperature
+    loss).
 
-    By default one independent ensemble runs for every released sample and one of its particles, chosen uniformly, is
-    released: rows are independent. With `ensemble=True` the rows are distinct particles of one ensemble. They are
-    dependent (copies are common), `independent_samples` is False, and no tester's failure probability holds for
-    them.
+    By default one independent ensemble runs for every released sample and one of its particles,
+    chosen uniformly, is
+    released: rows are independent. With `ensemble=True` the rows are distinct particles of one
+    ensemble. They are dependent (copies are common), `independent_samples` is False, and no
+    tester's failure probability holds for them.
 
-    What is claimed, and what it is worth: `claimed_privacy` is a certificate of the mean-field flow, the limit of
-    infinitely many particles, zero step and zero bandwidth. No theorem carries it over to a finite
-    ensemble, so it is a claim to be audited (`claim_is_theorem` is False). It speaks of one released
-    particle per ensemble, never of several particles of one ensemble together.
+    What is claimed, and what it is worth: `claimed_privacy` is a certificate of the mean-field
+    flow, the limit of infinitely many particles, zero step and zero bandwidth. No theorem carries
+    it over to a finite ensemble, so it is a claim to be audited (`claim_is_theorem` is False). It
+    speaks of one released particle per ensemble, never of several particles of one ensemble
+    together.
 
-    Mean-field certificate: with s = log(rho/pi), Langevin transport does not increase osc(s) (maximum principle,
-    also with reflecting walls), and birth-death at rate r multiplies it by e^{-r h} in time h. So
-    osc(s_t) <= e^{-r t} osc(s_0), and log rho_t/rho'_t = s_t - s'_t + log pi/pi' lies in an interval of width
+    Mean-field certificate: with s = log(rho/pi), Langevin transport does not increase osc(s)
+    (maximum principle, also with reflecting walls), and birth-death at rate r multiplies it by
+    e^{-r h} in time h. So osc(s_t) <= e^{-r t} osc(s_0), and log rho_t/rho'_t = s_t - s'_t + log
+    pi/pi' lies in an interval of width
         w(t) = osc(V - V') + e^{-r t} (R0 + R0'),
         osc(V - V') <= inverse_temperature sensitivity,
         R0, R0' <= inverse_temperature oscillation + start_oscillation.
-    Hence w(t)-DP and, by bounded range, w(t)^2/8-zCDP. Rate 1 without a boundary is theorem 1 of Mustafi and
-    Mukherjee, "On the Stability of Spherical Hellinger-Kantorovich Flows and Their Implications for Differential
-    Privacy".
+    Hence w(t)-DP and, by bounded range, w(t)^2/8-zCDP. Rate 1 without a boundary is theorem 1 of
+    Mustafi and Mukherjee, "On the Stability of Spherical Hellinger-Kantorovich Flows and Their
+    Implications for Differential Privacy".
     """
 
     claim_is_theorem = False
     claim_basis = (
-        "mean-field limit (infinitely many particles, zero step size, zero bandwidth), one released particle per"
+        "mean-field limit (infinitely many particles, zero step size, zero bandwidth), one released"
+        " particle per"
         " ensemble; not proved for finite ensembles: audit it"
     )
 
@@ -221,10 +229,11 @@ class BirthDeathLangevinMechanism:
 
     @property
     def mean_field_certificate(self) -> Certificate | None:
-        """Certificate of the mean-field flow for all neighbours, or None when a bound it needs is not known.
+        """Certificate of the mean-field flow for all neighbours, or None when a bound it needs is
+        not known.
 
-        Its time is the reaction's, birth_death_rate run_time. None on R^d too: a bounded loss has no Gibbs law there,
-        and no density there has a log of finite oscillation.
+        Its time is the reaction's, birth_death_rate run_time. None on R^d too: a bounded loss has
+        no Gibbs law there, and no density there has a log of finite oscillation.
         """
         config = self.config
         if not config.particle_domain.is_bounded:
@@ -243,10 +252,12 @@ class BirthDeathLangevinMechanism:
 
     @property
     def claimed_privacy(self) -> list[PrivacyProperty]:
-        """Pure DP, zCDP and Rényi DP at every order of `alphas`, of the mean-field law: claims to be audited, see `claim_basis`.
+        """Pure DP, zCDP and Rényi DP at every order of `alphas`, of the mean-field law: claims to
+        be audited, see `claim_basis`.
 
-        Empty, which is to say that nothing is claimed, when there is no `mean_field_certificate`, and with `ensemble`: the
-        certificate is about one particle, and a call would release many that depend on each other.
+        Empty, which is to say that nothing is claimed, when there is no `mean_field_certificate`,
+        and with `ensemble`: the certificate is about one particle, and a call would release many
+        that depend on each other.
         """
         certificate = self.mean_field_certificate
         if certificate is None or self.config.ensemble:
@@ -254,21 +265,24 @@ class BirthDeathLangevinMechanism:
         return claims_of(certificate, self.config.alphas)
 
     def __call__(self, dataset: Any, num_samples: int) -> Array:
-        """Returns released points, shape (num_samples, d); rows are independent unless `ensemble` is set.
+        """Returns released points, shape (num_samples, d); rows are independent unless `ensemble`
+        is set.
 
         Args:
           dataset: whatever `loss` takes.
-          num_samples: >= 1; in ensemble mode at most `num_particles`. Every call of one object uses fresh
-            randomness, and a new object with the same config repeats the calls.
+          num_samples: >= 1; in ensemble mode at most `num_particles`. Every call of one object uses
+            fresh randomness, and a new object with the same config repeats the calls.
 
         Raises:
-          ValueError: a loss that is not finite or outside its bounds, or a step too long for the gradient.
+          ValueError: a loss that is not finite or outside its bounds, or a step too long for the
+            gradient.
         """
         config = self.config
         num_samples = check_num_samples(num_samples)
         if config.ensemble and num_samples > config.num_particles:
             raise ValueError(
-                f"num_samples must be at most num_particles ({config.num_particles}) in ensemble mode, got"
+                f"num_samples must be at most num_particles ({config.num_particles}) in ensemble"
+                f" mode, got"
                 f" {num_samples}"
             )
         call_seed = np.random.SeedSequence(config.seed, spawn_key=(self._calls,))

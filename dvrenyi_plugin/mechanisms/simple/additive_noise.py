@@ -27,12 +27,12 @@ class AdditiveNoiseConfig(CheckedSettings):
     Attributes:
       clip_norm: records with a larger norm are scaled down to it, > 0.
       statistic: "sum", or "mean": the sum over `denominator`.
-      denominator: a public number, > 0, that "mean" divides by. It is never the number of records, which
-        is private when a record may be added or removed.
-      neighbours: "add_remove" (one dataset has one record more; sensitivity clip_norm) or "replace_one"
-        (one record differs; sensitivity 2 clip_norm).
-      noise_scale: multiplies the noise that is really added and leaves the claim alone, >= 0; anything
-        below 1 breaks the claim on purpose.
+      denominator: a public number, > 0, that "mean" divides by. It is never the number of records,
+        which is private when a record may be added or removed.
+      neighbours: "add_remove" (one dataset has one record more; sensitivity clip_norm) or
+        "replace_one" (one record differs; sensitivity 2 clip_norm).
+      noise_scale: multiplies the noise that is really added and leaves the claim alone, >= 0;
+        anything below 1 breaks the claim on purpose.
       seed: where all randomness comes from, >= 0.
     """
 
@@ -54,7 +54,9 @@ class AdditiveNoiseConfig(CheckedSettings):
         self._check_scale("clip_norm", self.clip_norm)
 
     def _check_scale(self, name: str, size: float) -> None:
-        """Raises ValueError when a quantity of this size, of the clipped sum, could make a release overflow."""
+        """Raises ValueError when a quantity of this size, of the clipped sum, could make a release
+        overflow.
+        """
         divided = size / min(1.0, self.public_denominator)
         check_real(f"{name} (over denominator)", divided, at_most=LARGEST_RELEASE)
 
@@ -87,7 +89,9 @@ def clipped_sum(dataset: Any, clip_norm: float, norm_order: int) -> NDArray[np.f
 def clip_rows(
     records: NDArray[np.float64], clip_norm: float, norm_order: int
 ) -> NDArray[np.float64]:
-    """Returns the rows of a finite (n, d) array, each scaled down to norm `clip_norm` if it is longer."""
+    """Returns the rows of a finite (n, d) array, each scaled down to norm `clip_norm` if it is
+    longer.
+    """
     # Dividing by the largest entry first: squares of entries near 1e200 would overflow.
     largest = np.max(np.abs(records), axis=1, keepdims=True)
     directions = records / np.where(largest > 0.0, largest, 1.0)
@@ -99,7 +103,9 @@ def clip_rows(
 
 
 class CallStreams:
-    """A fresh random stream for every call of one mechanism object, the same for every new object."""
+    """A fresh random stream for every call of one mechanism object, the same for every
+    new object.
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = check_seed(seed)

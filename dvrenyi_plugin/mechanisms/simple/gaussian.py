@@ -1,4 +1,6 @@
-"""The Gaussian mechanism on a clipped sum or mean: a mechanism whose divergences are known exactly."""
+"""The Gaussian mechanism on a clipped sum or mean: a mechanism whose divergences are
+known exactly.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class GaussianMechanismConfig(AdditiveNoiseConfig):
     """Settings of the Gaussian mechanism, those of `AdditiveNoiseConfig` and:
 
     Attributes:
-      noise_multiplier: claimed standard deviation of the noise over the L2 sensitivity, >= 1e-140. The claim
-        is mu-GDP with mu = 1 / noise_multiplier, whichever `neighbours` are meant.
+      noise_multiplier: claimed standard deviation of the noise over the L2 sensitivity, >= 1e-140.
+        The claim is mu-GDP with mu = 1 / noise_multiplier, whichever `neighbours` are meant.
       alpha: order of the Rényi DP property that is claimed beside it, > 1.
     """
 
@@ -51,9 +53,9 @@ class GaussianMechanismConfig(AdditiveNoiseConfig):
 class GaussianMechanism:
     """Adds N(0, (noise_multiplier sensitivity)^2) to every coordinate of a sum clipped in L2.
 
-    Formal guarantee: mu-Gaussian DP with mu = 1 / noise_multiplier, attained by neighbours that differ in a
-    record of norm at least clip_norm (Dong, Roth and Su 2022, theorem 2.7). It is a statement about real
-    numbers: floating-point noise is fine for auditing, not for a release.
+    Formal guarantee: mu-Gaussian DP with mu = 1 / noise_multiplier, attained by neighbours that
+    differ in a record of norm at least clip_norm (Dong, Roth and Su 2022, theorem 2.7). It is a
+    statement about real numbers: floating-point noise is fine for auditing, not for a release.
     """
 
     def __init__(self, config: GaussianMechanismConfig) -> None:

@@ -49,10 +49,10 @@ class LaplaceMechanismConfig(AdditiveNoiseConfig):
 class LaplaceMechanism:
     """Adds Laplace(sensitivity / epsilon) noise to every coordinate of a sum clipped in L1.
 
-    Formal guarantee: pure epsilon-DP (Dwork, McSherry, Nissim and Smith 2006), and Rényi DP with the
-    divergence of two Laplace laws one sensitivity apart (Mironov 2017, proposition 6), which a record along
-    one axis attains and no other exceeds. It is a statement about real numbers: floating-point noise is
-    fine for auditing, not for a release.
+    Formal guarantee: pure epsilon-DP (Dwork, McSherry, Nissim and Smith 2006), and Rényi DP with
+    the divergence of two Laplace laws one sensitivity apart (Mironov 2017, proposition 6), which a
+    record along one axis attains and no other exceeds. It is a statement about real numbers:
+    floating-point noise is fine for auditing, not for a release.
     """
 
     def __init__(self, config: LaplaceMechanismConfig) -> None:

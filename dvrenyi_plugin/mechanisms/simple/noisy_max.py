@@ -42,8 +42,8 @@ class NoisyMaxMechanismConfig(CheckedSettings):
       num_candidates: columns that records vote for, >= 2.
       epsilon: claimed pure-DP epsilon, > 0; the noise has scale 2 / epsilon.
       noise: "gumbel" (the exponential mechanism) or "laplace".
-      noise_scale: multiplies the noise that is really added and leaves the claim alone, > 0; anything below 1
-        breaks the claim on purpose.
+      noise_scale: multiplies the noise that is really added and leaves the claim alone, > 0;
+        anything below 1 breaks the claim on purpose.
       alpha: order of the Rényi DP property that is claimed beside it, > 1.
       seed: where all randomness comes from, >= 0.
     """
@@ -65,12 +65,13 @@ class NoisyMaxMechanismConfig(CheckedSettings):
 class NoisyMaxMechanism:
     """Releases the index of the candidate with the largest noisy count.
 
-    A record has one vote between 0 and 1 for every candidate (clipped into that interval), so adding, removing or replacing a
-    record changes every count by at most 1.
+    A record has one vote between 0 and 1 for every candidate (clipped into that interval), so
+    adding, removing or replacing a record changes every count by at most 1.
 
-    Formal guarantee: pure epsilon-DP (Dwork and Roth 2014, section 3.3). With Gumbel noise the release is the exponential
-    mechanism's, whose log ratio lies in an interval of width epsilon, so it also has the Rényi DP of bounded
-    range (Dong, Durfee and Rogers 2020); with Laplace noise, that of pure DP.
+    Formal guarantee: pure epsilon-DP (Dwork and Roth 2014, section 3.3). With Gumbel noise the
+    release is the exponential mechanism's, whose log ratio lies in an interval of width epsilon, so
+    it also has the Rényi DP of bounded range (Dong, Durfee and Rogers 2020); with Laplace noise,
+    that of pure DP.
     """
 
     def __init__(self, config: NoisyMaxMechanismConfig) -> None:
@@ -88,7 +89,8 @@ class NoisyMaxMechanism:
         ]
 
     def __call__(self, dataset: Any, num_samples: int) -> NDArray[np.float64]:
-        """Returns independent winners, shape (num_samples, 1), whole numbers from 0 to num_candidates - 1.
+        """Returns independent winners, shape (num_samples, 1), whole numbers from 0 to
+        num_candidates - 1.
 
         Args:
           dataset: votes of shape (n, num_candidates), n >= 0, finite.
@@ -103,7 +105,9 @@ class NoisyMaxMechanism:
         return np.asarray(winners[:, np.newaxis], dtype=np.float64)
 
     def winner_law(self, dataset: Any) -> NDArray[np.float64]:
-        """Returns each candidate's log probability of being released, shape (num_candidates,), as really drawn."""
+        """Returns each candidate's log probability of being released, shape (num_candidates,), as
+        really drawn.
+        """
         scores = self._counts(dataset) / self._actual_scale
         if self.config.noise == GUMBEL:
             law: NDArray[np.float64] = log_softmax(scores)
@@ -122,18 +126,21 @@ class NoisyMaxMechanism:
         votes = check_samples("dataset", dataset, min_samples=0)
         if votes.shape[1] != self.config.num_candidates:
             raise ValueError(
-                f"dataset must have {self.config.num_candidates} columns, got shape {np.shape(dataset)}"
+                f"dataset must have {self.config.num_candidates} columns, got shape"
+                f" {np.shape(dataset)}"
             )
         counts: NDArray[np.float64] = np.clip(votes, 0.0, 1.0).sum(axis=0)
         return counts
 
 
 def _laplace_winner_law(scores: Array) -> Array:
-    """Returns log P(i wins) = log of the integral of f(x - s_i) prod_{j != i} F(x - s_j), shape (k,).
+    """Returns log P(i wins) = log of the integral of f(x - s_i) prod_{j != i} F(x - s_j), shape
+    (k,).
 
-    Between two scores each log F is a line below its own score, and 0 to rounding `_REACH` above it; log f is a line.
-    So the integrand's logarithm is a line, integrated in closed form, but for the first `_REACH` above a score, where
-    Gauss-Legendre on short pieces is exact to rounding. Neither the gaps nor the number of records add to the work.
+    Between two scores each log F is a line below its own score, and 0 to rounding `_REACH` above
+    it; log f is a line. So the integrand's logarithm is a line, integrated in closed form, but for
+    the first `_REACH` above a score, where Gauss-Legendre on short pieces is exact to rounding.
+    Neither the gaps nor the number of records add to the work.
     """
     starts = np.unique(scores)
     ends = np.append(starts[1:], np.inf)
@@ -195,7 +202,9 @@ def _log_distributions(x: Array, scores: Array) -> Array:
 
 
 def _log_line_integral(at_low: Array, at_high: Array, length: Array) -> Array:
-    """Returns the log of the integral of the exponential of a line, from its values at both ends."""
+    """Returns the log of the integral of the exponential of a line, from its values at
+    both ends.
+    """
     top, fall = np.maximum(at_low, at_high), np.abs(at_high - at_low)
     mean = np.where(fall > 0.0, -np.expm1(-fall) / np.where(fall > 0.0, fall, 1.0), 1.0)
     return np.asarray(top + np.log(length) + np.log(mean))

@@ -32,8 +32,8 @@ class RandomizedResponseMechanismConfig(CheckedSettings):
     Attributes:
       epsilon: claimed pure-DP epsilon, > 0.
       num_categories: possible answers 0, 1, ..., >= 2.
-      actual_epsilon: the epsilon at which answers are really randomised, >= 0; the claim is left alone, and
-        anything above `epsilon` breaks it on purpose. None keeps the claim.
+      actual_epsilon: the epsilon at which answers are really randomised, >= 0; the claim is left
+        alone, and anything above `epsilon` breaks it on purpose. None keeps the claim.
       alpha: order of the Rényi DP property that is claimed beside it, > 1.
       seed: where all randomness comes from, >= 0.
     """
@@ -46,11 +46,13 @@ class RandomizedResponseMechanismConfig(CheckedSettings):
 
 
 class RandomizedResponseMechanism:
-    """Releases a randomised answer for every record: the true one e^epsilon times as likely as each other one.
+    """Releases a randomised answer for every record: the true one e^epsilon times as likely as each
+    other one.
 
-    Formal guarantee, for neighbours that differ in one record's value: pure epsilon-DP (Warner 1965; Kairouz, Oh and
-    Viswanath 2016 for more than two answers), and Rényi DP with exactly the divergence of the two laws of that record's answer. With
-    two categories no epsilon-DP mechanism has a larger one.
+    Formal guarantee, for neighbours that differ in one record's value: pure epsilon-DP (Warner
+    1965; Kairouz, Oh and Viswanath 2016 for more than two answers), and Rényi DP with exactly the
+    divergence of the two laws of that record's answer. With two categories no epsilon-DP mechanism
+    has a larger one.
     """
 
     def __init__(self, config: RandomizedResponseMechanismConfig) -> None:
@@ -87,7 +89,9 @@ class RandomizedResponseMechanism:
         return answers.astype(np.float64)
 
     def answer_law(self, value: int) -> NDArray[np.float64]:
-        """Returns the log masses of the answer of one record with this value, shape (num_categories,), as really drawn."""
+        """Returns the log masses of the answer of one record with this value, shape
+        (num_categories,), as really drawn.
+        """
         k = self.config.num_categories
         value = check_int("value", value, at_least=0, at_most=k - 1)
         return _answer_law(value, self._epsilon, k)
@@ -97,7 +101,8 @@ class RandomizedResponseMechanism:
         first, second = self._records(dataset1), self._records(dataset2)
         if first.shape != second.shape:
             raise ValueError(
-                f"dataset1 and dataset2 must have equally many records, got {len(first)} and {len(second)}"
+                f"dataset1 and dataset2 must have equally many records, got {len(first)} and"
+                f" {len(second)}"
             )
         of_one = renyi_from_log_masses(alpha, self.answer_law(0), self.answer_law(1))
         return int(np.count_nonzero(first != second)) * of_one
@@ -117,7 +122,8 @@ class RandomizedResponseMechanism:
         )
         if bad.size:
             raise ValueError(
-                f"dataset must hold whole numbers from 0 to {highest}, got {values[bad[0], 0]:g} at index {bad[0]}"
+                f"dataset must hold whole numbers from 0 to {highest}, got {values[bad[0], 0]:g} at"
+                f" index {bad[0]}"
             )
         return values[:, 0].astype(np.int64)
 

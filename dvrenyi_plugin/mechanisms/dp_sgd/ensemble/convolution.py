@@ -1,7 +1,7 @@
 """Convolutions in a stack of models: a linear map with several positions per example.
 
-Either the products of the patches that two positions see give the norms (ghost norms), or the few weights' gradients
-are formed; the cheaper of the two ways is taken.
+Either the products of the patches that two positions see give the norms (ghost norms), or the few
+weights' gradients are formed; the cheaper of the two ways is taken.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.layer import LayerInput, StackLayer, squared_norms_of
 
-# Floats moved to and from memory cost about this many multiply-adds; decides between the two ways of a
-# convolution, and a factor of 3 either way changes no choice for the networks of `build_model`.
+# Floats moved to and from memory cost about this many multiply-adds; decides between the two ways
+# of a convolution, and a factor of 3 either way changes no choice for the networks of
+# `build_model`.
 _MEMORY_COST = 24.0
 # Examples whose patches are made at a time where patches are not kept.
 _EXAMPLES_IN_CACHE = 16
@@ -24,8 +25,9 @@ _EXAMPLES_IN_CACHE = 16
 class Conv2dLayer(StackLayer):
     """nn.Conv2d without groups, with zero padding: a linear map of patches of the input.
 
-    Channels come last in memory throughout (shapes stay torch's): patches are then copied in long runs, and
-    pooling works on whole vectors, which together save half of a small network's step on a CPU.
+    Channels come last in memory throughout (shapes stay torch's): patches are then copied in long
+    runs, and pooling works on whole vectors, which together save half of a small network's step on
+    a CPU.
     """
 
     module: nn.Conv2d
@@ -151,9 +153,11 @@ class Conv2dLayer(StackLayer):
     def _multiply_patches(
         self, products: Tensor, gradients: Tensor, inputs: LayerInput, model: int
     ) -> None:
-        """Fills `products`, shape (n, channels, fan_in), with each example's gradient of the weights.
+        """Fills `products`, shape (n, channels, fan_in), with each example's gradient of the
+        weights.
 
-        Patches that are not kept are made for a few examples at a time and used while they are in the cache.
+        Patches that are not kept are made for a few examples at a time and used while they are in
+        the cache.
         """
         if inputs.shared:
             torch.bmm(gradients.transpose(1, 2), self._patches(inputs, model), out=products)
@@ -176,7 +180,9 @@ class Conv2dLayer(StackLayer):
         return inputs.cache[key]
 
     def _windows(self, values: Tensor) -> Tensor:
-        """Returns what each position sees, (n, out height, out width, height, width, channels), as a view."""
+        """Returns what each position sees, (n, out height, out width, height, width, channels), as
+        a view.
+        """
         conv = self.module
         padding = conv.padding
         assert not isinstance(padding, str)

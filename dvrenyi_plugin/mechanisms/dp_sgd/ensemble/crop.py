@@ -1,7 +1,9 @@
-"""The part of an image that a network looks at: borders that floor division drops need no arithmetic.
+"""The part of an image that a network looks at: borders that floor division drops need no
+arithmetic.
 
-Pooling 9 x 9 positions in pairs uses 8 x 8 of them. What the last row and column hold then moves neither the
-output nor any gradient, and leaving out the pixels that only they see changes nothing but the time.
+Pooling 9 x 9 positions in pairs uses 8 x 8 of them. What the last row and column hold then moves
+neither the output nor any gradient, and leaving out the pixels that only they see changes nothing
+but the time.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ _WINDOWED = (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d)
 
 
 def used_size(modules: Sequence[nn.Module], height: int, width: int) -> tuple[int, int]:
-    """Returns the height and width, counted from the first row and column, that the output depends on.
+    """Returns the height and width, counted from the first row and column, that the output depends
+    on.
 
     Args:
-      modules: what images of (channels, height, width) pass through, in order. Windows are followed back up
-        to the first module that is neither a window without padding nor applied position by position; that
-        one is taken to use all it gets.
+      modules: what images of (channels, height, width) pass through, in order. Windows are followed
+        back up to the first module that is neither a window without padding nor applied position by
+        position; that one is taken to use all it gets.
       height, width: of the images, in pixels.
     """
     windows = []

@@ -1,11 +1,15 @@
-"""What every layer of a stack of models is: forward passes, per-example gradient norms, and clipped sums.
+"""What every layer of a stack of models is: forward passes, per-example gradient norms, and clipped
+sums.
 
-Every tensor of a stack has a leading model axis. A layer never forms the per-example gradients of a linear
-map: the gradient of one example is the outer product of the output gradient g and the input a, so its squared
-norm is |g|^2 |a|^2 (Goodfellow 2015), and the sum of the clipped gradients is one matrix product of the
-scaled g with a (Li et al. 2022, "ghost clipping"; Bu et al. 2023, "book-keeping").
+Every tensor of a stack has a leading model axis. A layer never forms the per-example gradients of a
+linear
+map: the gradient of one example is the outer product of the output gradient g and the input a, so
+its squared norm is |g|^2 |a|^2 (Goodfellow 2015), and the sum of the clipped gradients is one
+matrix product of the scaled g with a (Li et al. 2022, "ghost clipping"; Bu et al. 2023,
+"book-keeping").
 
-No operation mixes models, and on the CPU none runs in a kernel whose rounding depends on how many models
+No operation mixes models, and on the CPU none runs in a kernel whose rounding depends on how many
+models
 there are, as long as there are two: a model's result is the same bit for bit in every stack
 (tests/test_ensemble_dp_sgd.py).
 """
@@ -43,7 +47,9 @@ class LayerInput:
 
 
 class StackLayer(abc.ABC):
-    """A layer with parameters. `weights` are views of shape (models, *parameter shape), in module order."""
+    """A layer with parameters. `weights` are views of shape (models, *parameter shape), in module
+    order.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -56,7 +62,9 @@ class StackLayer(abc.ABC):
     def squared_norms(
         self, weights: Sequence[Tensor], inputs: LayerInput, gradients: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Returns each example's squared gradient norm, shape (models, n), and what the sum needs."""
+        """Returns each example's squared gradient norm, shape (models, n), and what the
+        sum needs.
+        """
 
     @abc.abstractmethod
     def add_clipped_sum(
@@ -70,7 +78,9 @@ class StackLayer(abc.ABC):
 
     @abc.abstractmethod
     def floats_per_example(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> int:
-        """Returns how many floats this layer keeps for one example of one model beyond its output."""
+        """Returns how many floats this layer keeps for one example of one model beyond
+        its output.
+        """
 
     def shared_floats_per_example(self, output_shape: Sequence[int]) -> int:
         """Returns how many floats this layer derives from one shared example and may keep."""

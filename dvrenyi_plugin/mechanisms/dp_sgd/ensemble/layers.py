@@ -51,7 +51,9 @@ class LinearLayer(StackLayer):
 
 
 class NormLayer(StackLayer):
-    """nn.GroupNorm and nn.LayerNorm with scale (and shift): the few gradients are formed directly."""
+    """nn.GroupNorm and nn.LayerNorm with scale (and shift): the few gradients are formed
+    directly.
+    """
 
     def forward(self, weights: Sequence[Tensor], inputs: LayerInput) -> Tensor:
         normalised = self._normalised(
@@ -115,7 +117,9 @@ class NormLayer(StackLayer):
         return parameter.view(num_models, *leading, *parameter.shape[1:])
 
     def _over_positions(self, products: Tensor) -> Tensor:
-        """Returns one example's gradient, shape (n, parameters): the sum over what shares a parameter."""
+        """Returns one example's gradient, shape (n, parameters): the sum over what shares a
+        parameter.
+        """
         if isinstance(self.module, nn.GroupNorm):
             return products.flatten(2).sum(2) if products.dim() > 2 else products
         assert isinstance(self.module, nn.LayerNorm)
@@ -130,7 +134,8 @@ class FunctionalLayer(StackLayer):
         super().__init__(module)
         self._names = [name for name, _ in module.named_parameters()]
         _LOGGER.warning(
-            "%s has no fast clipping in EnsembleDpSgdMechanism: its per-example gradients are formed by"
+            "%s has no fast clipping in EnsembleDpSgdMechanism: its per-example gradients are"
+            " formed by"
             " torch.func",
             type(module).__name__,
         )

@@ -28,11 +28,11 @@ class EnsembleDpSgdMechanismConfig(DpSgdConfig):
 
     Attributes:
       device: where models are trained, as torch names it ("cpu", "cuda", "cuda:1", "mps").
-      memory_budget_bytes: roughly what activations and gradients may take at a time, >= 2^20. It decides
-        how many models and how many records are worked on together, never what is computed. Records are
-        split the same way for every group of models; a different budget may split them differently, which
-        moves results by float32 rounding. None: 64 MiB on the CPU, where staying near the caches is
-        fastest, and 4 GiB elsewhere.
+      memory_budget_bytes: roughly what activations and gradients may take at a time, >= 2^20. It
+        decides how many models and how many records are worked on together, never what is computed.
+        Records are split the same way for every group of models; a different budget may split them
+        differently, which moves results by float32 rounding. None: 64 MiB on the CPU, where staying
+        near the caches is fastest, and 4 GiB elsewhere.
     """
 
     device: str = "cpu"
@@ -49,9 +49,10 @@ class EnsembleDpSgdMechanismConfig(DpSgdConfig):
 class EnsembleDpSgdMechanism(DpSgdMechanism):
     """Trains many models at once in float32 and observes the canary under each.
 
-    The same mechanism as `OpacusDpSgdMechanism`, with the same claim, and clipped sums equal to Opacus's up
-    to float32 rounding; its noise comes from other streams. On the CPU it runs on one thread, because the
-    rounding of matrix products depends on the number of threads: spread models over processes instead.
+    The same mechanism as `OpacusDpSgdMechanism`, with the same claim, and clipped sums equal to
+    Opacus's up to float32 rounding; its noise comes from other streams. On the CPU it runs on one
+    thread, because the rounding of matrix products depends on the number of threads: spread models
+    over processes instead.
     """
 
     config: EnsembleDpSgdMechanismConfig
@@ -122,8 +123,8 @@ class _Run:
     def _plan(self) -> None:
         """Chooses how many records and models to work on at once, records first.
 
-        The split of the records decides the order of a sum, so it must not depend on how many models are
-        asked for; the number of models decides nothing but speed.
+        The split of the records decides the order of a sum, so it must not depend on how many
+        models are asked for; the number of models decides nothing but speed.
         """
         config, network = self._config, self._network
         budget = config.memory_budget_bytes
@@ -141,17 +142,21 @@ class _Run:
         if wanted > most:
             rounds = -(-wanted // most)
             self._records_at_once = round_up(-(-wanted // rounds), quantum)
-        # What layers derive from shared records (unfolded patches) is kept between steps while it is small.
+        # What layers derive from shared records (unfolded patches) is kept between steps while it
+        # is small.
         derived_bytes = 4 * network.shared_floats_per_example * self._num_records
         self._keep_derived = derived_bytes <= max(budget, 2**28)
         bytes_per_model = self._records_at_once * bytes_per_example + 8 * network.row_size
         self.models_at_once = int(max(1, min(1024, budget // bytes_per_model)))
 
     def train(self, streams: Sequence[ModelStreams]) -> NDArray[Any]:
-        """Returns newly trained models' results: the canary's logits, or the weights, a row each."""
+        """Returns newly trained models' results: the canary's logits, or the weights, a
+        row each.
+        """
         if len(streams) == 1 < self.models_at_once:
-            # The product of a single model's matrices may run in another kernel, which rounds differently than
-            # the one for stacks: where there are stacks, a model alone is trained beside a copy of itself.
+            # The product of a single model's matrices may run in another kernel, which rounds
+            # differently than the one for stacks: where there are stacks, a model alone is trained
+            # beside a copy of itself.
             return self.train([*streams, *streams])[:1]
         config, network = self._config, self._network
         rows = self._initial_row.repeat(len(streams), 1)
@@ -161,7 +166,8 @@ class _Run:
         for step in range(config.num_steps):
             std = config.noise_std(step)
             for model, generator in enumerate(noise):
-                # One call fills a model's whole row, all its parameters, and the sum is added to it.
+                # One call fills a model's whole row, all its parameters, and the sum is added to
+                # it.
                 if std > 0.0:
                     sums[model].normal_(0.0, std, generator=generator)
                 else:
@@ -204,7 +210,9 @@ class _Run:
         return [len(batch) for batch in batches]
 
     def _poisson_chunk(self, batches: Sequence[NDArray[np.int64]]) -> _Chunk:
-        """Returns every model's own records, padded with masked copies of record 0 to one length."""
+        """Returns every model's own records, padded with masked copies of record 0 to one
+        length.
+        """
         shape = (len(batches), self._records_at_once)
         positions, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.float32)
         for model, batch in enumerate(batches):
@@ -234,7 +242,9 @@ class _Chunk:
 
     @staticmethod
     def of_records(inputs: Tensor, one_hot: Tensor, quantum: int) -> _Chunk:
-        """Returns shared records, padded to a multiple of `quantum` with masked copies of the first."""
+        """Returns shared records, padded to a multiple of `quantum` with masked copies of the
+        first.
+        """
         missing = round_up(len(inputs), quantum) - len(inputs)
         mask = None
         if missing:
@@ -253,18 +263,20 @@ class _Chunk:
 def _keep_freed_memory() -> None:
     """Makes glibc keep what is freed between steps, up to 62 MiB.
 
-    At first it returns every freed block of over 128 KiB to the kernel, and a step then spends a third of its
-    time on page faults; freeing one large block, which is never touched, raises that threshold (see
-    M_MMAP_THRESHOLD in mallopt(3)). Other allocators take no notice.
+    At first it returns every freed block of over 128 KiB to the kernel, and a step then spends a
+    third of its time on page faults; freeing one large block, which is never touched, raises that
+    threshold (see M_MMAP_THRESHOLD in mallopt(3)). Other allocators take no notice.
     """
     np.empty(31 * 2**20, dtype=np.uint8)
 
 
 @contextlib.contextmanager
 def _exact_kernels(device: str) -> Iterator[None]:
-    """Inside, CPU kernels run on one thread and CUDA convolutions in full float32; then all is restored.
+    """Inside, CPU kernels run on one thread and CUDA convolutions in full float32; then all is
+    restored.
 
-    The 10-bit mantissa of TF32 would put a relative error near 0.001 on the norms that clipping relies on.
+    The 10-bit mantissa of TF32 would put a relative error near 0.001 on the norms that clipping
+    relies on.
     """
     cudnn = torch.backends.cudnn
     threads = single_thread() if torch.device(device).type == "cpu" else contextlib.nullcontext()

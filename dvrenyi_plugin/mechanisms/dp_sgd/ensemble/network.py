@@ -26,7 +26,8 @@ from dvrenyi_plugin.mechanisms.dp_sgd.networks import (
 _ALIGNMENT = (
     16  # floats; 64 bytes, so that every parameter of every model starts at an aligned address
 )
-_VECTOR = 32  # floats; the widest block an elementwise CPU kernel takes before it turns to single elements
+# Floats: the widest block that an elementwise CPU kernel takes before it turns to single elements.
+_VECTOR = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +60,8 @@ class EnsembleNetwork:
     Attributes:
       slots: the parameters, in the order of the model's `named_parameters`.
       row_size: columns of the parameter matrix: all slots and their padding.
-      example_quantum: batches are padded to a multiple of this many examples, so that no kernel treats the
-        end of one model's slab differently when another model follows.
+      example_quantum: batches are padded to a multiple of this many examples, so that no kernel
+        treats the end of one model's slab differently when another model follows.
       floats_per_example: estimated floats one example of one model needs in a step.
       shared_floats_per_example: floats that the first layer keeps of an example for all models.
     """
@@ -69,13 +70,15 @@ class EnsembleNetwork:
         named = list(model.named_parameters())
         for first, other in shared_parameters(model):
             raise ValueError(
-                f"model must not share a parameter between layers in EnsembleDpSgdMechanism, but {other!r} is"
+                f"model must not share a parameter between layers in EnsembleDpSgdMechanism, but"
+                f" {other!r} is"
                 f" {first!r}; use OpacusDpSgdMechanism with grad_sample_mode='hooks'"
             )
         frozen = [name for name, parameter in named if not parameter.requires_grad]
         if frozen:
             raise ValueError(
-                f"model must train every parameter in EnsembleDpSgdMechanism, got {frozen} frozen; use"
+                f"model must train every parameter in EnsembleDpSgdMechanism, got {frozen} frozen;"
+                f" use"
                 " OpacusDpSgdMechanism"
             )
         check_no_hooks(model)
@@ -94,7 +97,9 @@ class EnsembleNetwork:
                 check_layer(case, "EnsembleDpSgdMechanism", gradients, norms=False)
 
     def _compile(self, model: nn.Sequential, input_shape: tuple[int, ...]) -> None:
-        """Splits the model into what precedes the first parameter and a list of layers with what follows."""
+        """Splits the model into what precedes the first parameter and a list of layers with what
+        follows.
+        """
         self._prefix: list[nn.Module] = []
         self._layers: list[StackLayer] = []
         self._slices: list[slice] = []
@@ -138,7 +143,9 @@ class EnsembleNetwork:
         self.example_quantum = math.lcm(*quanta)
 
     def prepare(self, features: Tensor) -> Tensor:
-        """Returns what enters the first layer with parameters: all models share it, so it is done once."""
+        """Returns what enters the first layer with parameters: all models share it, so it is done
+        once.
+        """
         if self._used_size is not None:
             features = crop(features, self._used_size)
         with torch.no_grad():
@@ -179,7 +186,8 @@ class EnsembleNetwork:
           rows: the models' parameters, shape (models, row_size).
           inputs: prepared examples.
           one_hot: labels, shape (n, classes) or (models, n, classes).
-          mask: 1 for examples, 0 for padding, shape (n,) or (models, n); None when nothing is padded.
+          mask: 1 for examples, 0 for padding, shape (n,) or (models, n); None when nothing is
+            padded.
           clip_norm: C; gradients are multiplied by min(1, C / (norm + 1e-6)), Opacus's rule.
         """
         layer_inputs: list[LayerInput] = []
@@ -217,7 +225,8 @@ class EnsembleNetwork:
     def _forward(
         self, rows: Tensor, inputs: LayerInput, layer_inputs: list[LayerInput] | None = None
     ) -> list[Tensor]:
-        """Returns every layer's outputs, then the logits; fills `layer_inputs` with detached inputs.
+        """Returns every layer's outputs, then the logits; fills `layer_inputs` with detached
+        inputs.
 
         The first layer's output starts the graph: nothing upstream of it has a gradient to take.
         """
@@ -251,7 +260,9 @@ def _apply(modules: Sequence[Callable[[Tensor], Tensor]], values: Tensor) -> Ten
 def _functional_gradients(
     layer: FunctionalLayer, passes_back: bool, case: LayerCase
 ) -> list[Tensor]:
-    """Returns what a layer takes for the gradients; `passes_back` if the layers before it need theirs, too."""
+    """Returns what a layer takes for the gradients; `passes_back` if the layers before it need
+    theirs, too.
+    """
     weights = [parameter.detach().unsqueeze(0) for parameter in case.parameters]
     inputs = LayerInput(case.inputs.clone().requires_grad_(passes_back), shared=True)
     outputs = layer.forward(weights, inputs)
