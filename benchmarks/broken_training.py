@@ -8,13 +8,13 @@ trained. What broken training truly leaks:
 - half_noise: 2 mu.
 - no_clipping: mu times the canary's gradient norm (blank canary: about 2) over the clipping norm.
 - noise_every_fourth_step: 2 mu; all steps move the weights, a quarter of the noise's variance is
-there.
+  there.
 - mean_by_private_count: two records, so the mean's noise falls by a third when the canary joins.
   The weights' standard deviations differ by the factor 3/2, for which no divergence of order 2 is
   finite.
 
     python benchmarks/broken_training.py --output=broken_training.csv [--cases half_noise ...]
-    [--max_seconds 280] python benchmarks/broken_training.py --output=broken_training.csv --table
+    python benchmarks/broken_training.py --output=broken_training.csv --table
 
 A run goes on where the CSV ends.
 """

@@ -5,8 +5,7 @@ Two figures a row. "measured" is d-prime of the losses of trained models, with i
 sampling error, by the measured standard deviation. A claim of mu-Gaussian DP allows d-prime = mu.
 
     python benchmarks/canary_separation.py --num_models=200 --models=mlp --canaries=blank --mus=1,2
-    python benchmarks/canary_separation.py --models=mlp,cnn --canaries=blank --mus=1
-    --observe=loss,white_box
+    python benchmarks/canary_separation.py --models=mlp,cnn --mus=1 --observe=loss,white_box
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ One row a noise scale and seed goes to --csv as soon as it is known; rows that a
 made again, so the run may be stopped and resumed, or spread over several processes by --seeds. The
 table at the end summarises the whole file.
 
-    python benchmarks/sequential_audit.py --noise_scales=0.5,1 --seeds=0-19
-    --csv=docs/sequential_audit.csv
+    python benchmarks/sequential_audit.py --noise_scales=0.5,1 --seeds=0-19 --csv=FILE
 
 With --losses_dir every model's loss is kept and never trained again, so other batches or claims
 take seconds.
