@@ -86,7 +86,7 @@ GRID = Grid((Axis(-1.0, 1.0, 8, "periodic"),))
         (lambda: ShkExperimentConfig(pair=np.array(2)), "pair must be one of"),
         (
             lambda: ComparisonConfig(output_dir="x", testers=1.0),
-            "testers must be a tuple of single values",
+            "testers must be a tuple of values, each text",
         ),
         (lambda: ComparisonConfig(output_dir=np.ones(2)), "output_dir must be text"),
         (

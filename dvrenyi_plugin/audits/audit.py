@@ -164,6 +164,7 @@ def run_audit(
                     alpha=directions[0].bound.alpha,
                     epsilon=directions[0].bound.claimed_limit,
                     mu=subject.claimed_mu,
+                    parameter=directions[0].bound.details.get("parameter", "epsilon"),
                 ),
                 directions,
                 claim.source,
@@ -190,7 +191,7 @@ def _until_refuted(
     share: float,
     config: SequentialAuditConfig,
     show_progress: bool,
-) -> tuple[Samples, SequentialOutcome, list[tuple[DirectionReport, DirectionReport]], float]:
+) -> tuple[Samples, SequentialOutcome, list[tuple[DirectionReport, ...]], float]:
     evidence = Evidence([check_sequential(claim.tester) for claim in subject.claims], share, config)
     batches: list[Samples] = []
     drawn_after: list[int] = []
@@ -227,7 +228,7 @@ def _until_refuted(
         futility_mu=config.futility_mu,
         futility_probability=config.futility_probability,
     )
-    return samples, outcome, evidence.results(subject.directions, subject.seed), seconds
+    return samples, outcome, evidence.results(subject.directions), seconds
 
 
 def _joined(batches: Sequence[Samples]) -> Samples:

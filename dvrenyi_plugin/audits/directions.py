@@ -15,7 +15,7 @@ from dvrenyi_plugin.audits.sample_checks import as_number, check_verdict
 from dvrenyi_plugin.interfaces import PropertyTester
 from dvrenyi_plugin.reports.model import DirectionReport
 from dvrenyi_plugin.testers.base import BoundResult
-from dvrenyi_plugin.testers.both_directions import in_both_directions
+from dvrenyi_plugin.testers.both_directions import failure_probability_of_each, in_both_directions
 
 Array = NDArray[np.float64]
 # Outputs on the first dataset and on the second, shape (n, k) and (m, k).
@@ -42,8 +42,11 @@ def bound_both_directions(
     failure_probability: float,
     names: tuple[str, str] = DATASETS,
     num_claims: int = 1,
-) -> tuple[DirectionReport, DirectionReport]:
+) -> tuple[DirectionReport, ...]:
     """Returns the bounds of law 1 over law 2 and of law 2 over law 1, with what decided them.
+
+    A tester of which one order of the samples tests the claim in both is asked once, with what both
+    orders may spend.
 
     Args:
       tester: of the claim.
@@ -52,6 +55,10 @@ def bound_both_directions(
       names: of the directions.
       num_claims: that are tested on these samples, >= 1.
     """
+    if getattr(tester, "one_order_tests_both", False):
+        share = 2.0 * failure_probability_of_each(failure_probability, num_claims)
+        bound = call_user_code("tester", tester.audit, *samples, share)
+        return (DirectionReport(names[0], bound),)
     first, second = in_both_directions(tester.audit, *samples, failure_probability, num_claims)
     return DirectionReport(names[0], first), DirectionReport(names[1], second)
 

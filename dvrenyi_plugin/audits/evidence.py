@@ -4,23 +4,21 @@ each claim.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
 from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.bounds.eprocess import EProcess
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
-from dvrenyi_plugin.interfaces import read_claim, renyi_threshold
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.reports.model import DirectionReport
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath
-from dvrenyi_plugin.testers.base import BoundResult, fewest_samples
+from dvrenyi_plugin.testers.base import BoundResult
 
 
 @runtime_checkable
@@ -31,8 +29,15 @@ class SequentialTester(Protocol):
     def privacy_property(self) -> Any:
         """The property under test."""
 
-    def start(self, failure_probability: float) -> GrowthOptimalEProcess:
+    @property
+    def claimed_limit(self) -> float:
+        """The most that the property allows, on the scale of the bound."""
+
+    def start(self, failure_probability: float) -> EProcess:
         """Returns a process whose lower bound holds at all times at once."""
+
+    def result_of(self, process: Any, failure_probability: float) -> BoundResult:
+        """Returns what a process of `start` has certified by now."""
 
 
 def check_sequential(tester: Any) -> SequentialTester:
@@ -54,57 +59,37 @@ class _Direction:
     """The e-process of one direction of one claim, and its evidence after each batch."""
 
     def __init__(self, tester: SequentialTester, failure_probability: float) -> None:
-        self._failure_probability = failure_probability
+        self._tester = tester
+        self.failure_probability = failure_probability
         self.process = tester.start(failure_probability)
-        self.claim = renyi_threshold(read_claim(tester.privacy_property), self.process.alpha)
         self.path: list[float] = []
 
     @property
     def refuted(self) -> bool:
-        return self.process.lower_bound > self.claim
+        return self.process.lower_bound > self._tester.claimed_limit
 
     @property
     def log_e_value(self) -> float:
-        return self.process.log_e_value(self.claim)
+        return self.process.log_e_value(self._tester.claimed_limit)
 
     def plan(self, mu: float) -> RefutationPlan:
         """Returns the plan for refuting the claim if the truth is mu-Gaussian DP."""
-        alpha = self.process.alpha
-        divergence = renyi_gaussian_dp(alpha, mu)
-        if divergence <= self.claim:
+        if not isinstance(self.process, GrowthOptimalEProcess):
             raise ValueError(
-                f"futility_mu must break the claim: epsilon {self.claim:g} at order {alpha:g},"
+                "futility_mu needs a tester of a Rényi divergence, got"
+                f" {type(self._tester).__name__}"
+            )
+        alpha, claim = self.process.alpha, self._tester.claimed_limit
+        divergence = renyi_gaussian_dp(alpha, mu)
+        if divergence <= claim:
+            raise ValueError(
+                f"futility_mu must break the claim: epsilon {claim:g} at order {alpha:g},"
                 f" got mu {mu:g} with epsilon {divergence:g}"
             )
-        return plan_refutation(
-            gaussian_pair(mu, alpha), alpha, self.claim, self._failure_probability
-        )
+        return plan_refutation(gaussian_pair(mu, alpha), alpha, claim, self.failure_probability)
 
-    def result(self, seed: int) -> BoundResult:
-        process = self.process
-        seen1, seen2 = process.num_samples
-        certify1, certify2 = process.num_certifying
-        return BoundResult(
-            lower_bound=process.lower_bound,
-            point_estimate=process.point_estimate(),
-            claimed_limit=self.claim,
-            refuted=self.refuted,
-            failure_probability=self._failure_probability,
-            method="growth-optimal e-process, anytime-valid",
-            alpha=process.alpha,
-            num_fit=(seen1 - certify1, seen2 - certify2),
-            num_certify=(certify1, certify2),
-            fewest_samples=fewest_samples(
-                functools.partial(process.can_reject, self.claim), process.num_pairs
-            ),
-            seed=seed,
-            details=MappingProxyType(
-                {
-                    "log_ratio_family": process.log_ratio_family,
-                    "log_e_value_of_claim": self.log_e_value,
-                }
-            ),
-        )
+    def result(self) -> BoundResult:
+        return self._tester.result_of(self.process, self.failure_probability)
 
 
 class Evidence:
@@ -125,20 +110,17 @@ class Evidence:
         failure_probability: float,
         config: SequentialAuditConfig,
     ) -> None:
-        self._claims = [
-            tuple(_Direction(tester, failure_probability) for _ in range(2)) for tester in testers
-        ]
-        self._failure_probability = failure_probability
+        self._claims = [_directions(tester, failure_probability) for tester in testers]
         self._config = config
         mu = config.futility_mu
         # The divergence between Gaussian laws of one variance is the same in both directions.
-        self._plans = [] if mu is None else [first.plan(mu) for first, _ in self._claims]
+        self._plans = [] if mu is None else [claim[0].plan(mu) for claim in self._claims]
         self.refuted_after: int | None = None
 
     @property
     def log_threshold(self) -> float:
         """log(1 / failure probability), which the log e-value of a refuted claim has reached."""
-        return -math.log(self._failure_probability)
+        return -math.log(self._claims[0][0].failure_probability)
 
     def update(self, samples: tuple[NDArray[Any], NDArray[Any]]) -> None:
         """Bets on the next outputs, pair by pair, and notes the evidence after the last of them."""
@@ -146,9 +128,9 @@ class Evidence:
         directions = [direction for claim in self._claims for direction in claim]
         for index in range(len(first)):
             pair = first[[index]], second[[index]]
-            for forwards, backwards in self._claims:
-                forwards.process.update(*pair)
-                backwards.process.update(*pair[::-1])
+            for claim in self._claims:
+                for direction, ordered in zip(claim, (pair, pair[::-1]), strict=False):
+                    direction.process.update(*ordered)
             if self.refuted_after is None and any(one.refuted for one in directions):
                 self.refuted_after = directions[0].process.num_pairs
         for direction in directions:
@@ -165,27 +147,31 @@ class Evidence:
         )
 
     def paths(self, names: tuple[str, str]) -> tuple[EvidencePath, ...]:
-        """Returns the evidence after each batch, the directions named; of several claims each by
-        its order.
+        """Returns the evidence after each batch, with the directions named; several claims are
+        numbered.
         """
         several = len(self._claims) > 1
         return tuple(
             EvidencePath(
-                f"{name}, order {direction.process.alpha:g}" if several else name,
+                f"{name}, claim {number}" if several else name,
                 tuple(direction.path),
             )
-            for claim in self._claims
-            for name, direction in zip(names, claim, strict=True)
+            for number, claim in enumerate(self._claims, start=1)
+            for name, direction in zip(names, claim, strict=False)
         )
 
-    def results(
-        self, names: tuple[str, str], seed: int
-    ) -> list[tuple[DirectionReport, DirectionReport]]:
-        """Returns the bounds of every claim in both directions."""
+    def results(self, names: tuple[str, str]) -> list[tuple[DirectionReport, ...]]:
+        """Returns the bounds of every claim in the directions in which it is tested."""
         return [
-            (
-                DirectionReport(names[0], forwards.result(seed)),
-                DirectionReport(names[1], backwards.result(seed)),
+            tuple(
+                DirectionReport(name, direction.result())
+                for name, direction in zip(names, claim, strict=False)
             )
-            for forwards, backwards in self._claims
+            for claim in self._claims
         ]
+
+
+def _directions(tester: SequentialTester, failure_probability: float) -> tuple[_Direction, ...]:
+    if getattr(tester, "one_order_tests_both", False):
+        return (_Direction(tester, 2.0 * failure_probability),)
+    return _Direction(tester, failure_probability), _Direction(tester, failure_probability)

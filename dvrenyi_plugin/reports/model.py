@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dvrenyi_plugin.privacy.conversions import gaussian_dp_epsilon
 from dvrenyi_plugin.reports import plain_json
 from dvrenyi_plugin.reports.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.reports.render import Format, render
@@ -21,6 +22,8 @@ from dvrenyi_plugin.reports.text import Table, aligned, number, setting_rows
 from dvrenyi_plugin.reports.versions import library_versions
 from dvrenyi_plugin.testers.base import BoundResult
 
+# At which an empirical epsilon is read: the delta that most papers publish.
+_DELTA = 1e-5
 # For each kind of observation: its number's name in JSON, and how it is made.
 _UNITS = {"models": ("num_models", "training"), "releases": ("num_samples", "drawing")}
 
@@ -33,6 +36,7 @@ class TestedLevel:
       alpha: Rényi order at which it is tested; None for testers of another divergence.
       epsilon: most that the claim allows, on the scale of the bound.
       mu: Gaussian DP parameter that the claim was given as; None if it was not.
+      parameter: what `epsilon` is a value of: "epsilon", or "mu" for a bound on Gaussian DP itself.
     """
 
     # Not a test, whatever its name begins with.
@@ -41,12 +45,40 @@ class TestedLevel:
     alpha: float | None
     epsilon: float
     mu: float | None = None
+    parameter: str = "epsilon"
 
     def describe(self) -> str:
         """Returns the level in a few words."""
         order = "" if self.alpha is None else f" at order alpha {self.alpha:g}"
         source = "" if self.mu is None else f" (mu {self.mu:g} Gaussian DP)"
-        return f"epsilon {self.epsilon:.4g}{order}{source}"
+        if self.parameter == "mu":
+            source = " (Gaussian DP, its whole trade-off curve)"
+        return f"{self.parameter} {self.epsilon:.4g}{order}{source}"
+
+
+@dataclasses.dataclass(frozen=True)
+class EmpiricalEpsilon:
+    """A certified bound in the epsilon that people publish, read from the Gaussian family: "not
+    mu-Gaussian DP for any mu below the bound", where mu-Gaussian DP has this epsilon at this delta.
+
+    Attributes:
+      delta: at which epsilon is read.
+      certified: epsilon of the certified mu.
+      claimed: epsilon of the claimed mu.
+      family: that it is read from.
+    """
+
+    delta: float
+    certified: float
+    claimed: float
+    family: str = "Gaussian DP"
+
+    def describe(self) -> str:
+        """Returns it in a few words."""
+        return (
+            f"{number(self.certified)} at delta {self.delta:g}, of {number(self.claimed)} claimed"
+            f" (read from {self.family})"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,17 +220,28 @@ class AuditReport:
         exact = self.deciding.exact_divergences
         return None if exact is None else max(exact)
 
+    @property
+    def empirical_epsilon(self) -> EmpiricalEpsilon | None:
+        """The bound on a Gaussian DP parameter as an epsilon; None for other bounds."""
+        if self.claim.parameter != "mu":
+            return None
+        return EmpiricalEpsilon(
+            delta=_DELTA,
+            certified=gaussian_dp_epsilon(self.lower_bound, _DELTA),
+            claimed=gaussian_dp_epsilon(self.claim.epsilon, _DELTA),
+        )
+
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
         if self.refuted:
-            return "REFUTED: the certified lower bound exceeds the claimed epsilon"
+            return f"REFUTED: the certified lower bound exceeds the claimed {self.claim.parameter}"
         return "not refuted: no violation was certified, which is not a proof of the claim"
 
     def document(self) -> dict[str, Any]:
         """Returns everything that is reported, by the names that it has in JSON."""
         exact = {} if self.exact_divergence is None else {"exact_divergence": self.exact_divergence}
         by_order = len(self.claims) > 1 or bool(exact)
-        content = {
+        content: dict[str, Any] = {
             "claim": self.claim,
             "point_estimate": self.point_estimate,
             "lower_bound": self.lower_bound,
@@ -214,6 +257,8 @@ class AuditReport:
             ],
             **({"orders": [_order_content(claim) for claim in self.claims]} if by_order else {}),
         }
+        if self.empirical_epsilon is not None:
+            content["empirical_epsilon"] = self.empirical_epsilon
         for section in self.sections:
             content |= section.content
         return content | {
@@ -271,11 +316,13 @@ class AuditReport:
             exact = number(self.exact_divergence)
             rows.append(("exact divergence", f"{exact} (of the program as run)"))
         confidence = f"failure probability {self.failure_probability:g}"
-        return [
-            *rows,
+        rows += [
             ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
             ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
         ]
+        if self.empirical_epsilon is not None:
+            rows.append(("empirical epsilon", self.empirical_epsilon.describe()))
+        return rows
 
     def _bounds_section(self) -> Section:
         header = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def plot_bound(report: AuditReport) -> Figure:
-    """Returns claim, point estimate and certified lower bound on one axis of epsilon."""
+    """Returns claim, point estimate and certified lower bound on one axis."""
     figure, (axis,) = new_figure(1, height=2.5)
     claim, bound, estimate = report.claim.epsilon, report.lower_bound, report.point_estimate
     largest = max(value for value in (claim, bound, estimate, 1e-12) if math.isfinite(value))
     axis.set_xlim(0.0, 1.15 * largest)
     rows = {
-        "claimed epsilon": 2.0,
+        f"claimed {report.claim.parameter}": 2.0,
         "point estimate\n(no confidence statement)": 1.0,
         f"certified lower bound\n(failure probability {report.failure_probability:g})": 0.0,
     }
@@ -56,8 +57,8 @@ def plot_evidence(outcome: SequentialOutcome) -> Figure:
     and so do those of all smaller claims, which as a rule are ahead.
     """
     figure, (axis,) = new_figure(1, height=3.4)
-    styles = zip((BLUE, ORANGE), ("o", "s"), outcome.evidence, strict=True)
-    for colour, marker, path in styles:
+    looks = itertools.cycle(((BLUE, "o"), (ORANGE, "s")))
+    for (colour, marker), path in zip(looks, outcome.evidence, strict=False):
         axis.plot(
             (0, *outcome.models_after_batch),
             (0.0, *path.log_e_values),

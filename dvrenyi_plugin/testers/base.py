@@ -73,6 +73,10 @@ class BoundTester(abc.ABC):
       claimed_limit: the most that the property allows, on the scale of the bound.
     """
 
+    # Whether one order of two samples tests the claim in both orders, as that of a symmetric
+    # trade-off curve: then that order may spend the whole failure probability.
+    one_order_tests_both = False
+
     def __init__(self, privacy_property: Any, claimed_limit: float) -> None:
         self._privacy_property = privacy_property
         self._claimed_limit = claimed_limit
@@ -81,6 +85,11 @@ class BoundTester(abc.ABC):
     def privacy_property(self) -> Any:
         """The very property object that the config holds."""
         return self._privacy_property
+
+    @property
+    def claimed_limit(self) -> float:
+        """The most that the property allows, on the scale of the bound."""
+        return self._claimed_limit
 
     @abc.abstractmethod
     def audit(

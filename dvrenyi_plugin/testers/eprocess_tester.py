@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -84,31 +85,16 @@ class EProcessTester(BoundTester, Generic[_Process]):
         pairs = min(len(first), len(second))
         warm_up = self._warm_up(pairs)
         index = self._choose(first, second, warm_up)
-        limit = self._claimed_limits[index]
         process = self._new_process(index, beta, warm_up)
         process.update(first, second)
-        bound = process.lower_bound
-        certify1, certify2 = process.num_certifying
-        return BoundResult(
-            lower_bound=bound,
-            point_estimate=self._point_estimate(process),
-            claimed_limit=limit,
-            refuted=bound > limit,
-            failure_probability=beta,
+        return self._result(
+            process,
+            index,
             method=self._METHOD,
-            alpha=self._alpha(index),
-            num_fit=(len(first) - certify1, len(second) - certify2),
-            num_certify=(certify1, certify2),
-            seed=self._settings.seed,
-            fewest_samples=fewest_samples(functools.partial(self._can_refute, beta), pairs),
-            details=MappingProxyType(
-                {
-                    **self._details(),
-                    "warm_up_pairs": warm_up,
-                    "log_ratio_family": process.log_ratio_family,
-                    "log_e_value_of_claim": process.log_e_value(limit),
-                }
-            ),
+            failure_probability=beta,
+            num_samples=(len(first), len(second)),
+            fewest=fewest_samples(functools.partial(self._can_refute, beta), pairs),
+            details={"warm_up_pairs": warm_up},
         )
 
     def start(self, failure_probability: float) -> _Process:
@@ -121,6 +107,58 @@ class EProcessTester(BoundTester, Generic[_Process]):
         """
         beta = check_failure_probability(failure_probability)
         return self._new_process(0, beta, self._settings.warm_up or self._STREAM_WARM_UP)
+
+    def result_of(self, process: _Process, failure_probability: float) -> BoundResult:
+        """Returns what a process of `start` has certified by now, with what decided it.
+
+        Args:
+          process: that was started.
+          failure_probability: that it was started with.
+        """
+        can_refute = functools.partial(process.can_reject, self._claimed_limits[0])
+        return self._result(
+            process,
+            0,
+            method=f"{self._METHOD}, anytime-valid",
+            failure_probability=failure_probability,
+            num_samples=process.num_samples,
+            fewest=fewest_samples(can_refute, process.num_pairs),
+        )
+
+    def _result(
+        self,
+        process: _Process,
+        index: int,
+        *,
+        method: str,
+        failure_probability: float,
+        num_samples: tuple[int, int],
+        fewest: float | None,
+        details: Mapping[str, Any] = MappingProxyType({}),
+    ) -> BoundResult:
+        limit, bound = self._claimed_limits[index], process.lower_bound
+        certify1, certify2 = process.num_certifying
+        return BoundResult(
+            lower_bound=bound,
+            point_estimate=self._point_estimate(process),
+            claimed_limit=limit,
+            refuted=bound > limit,
+            failure_probability=failure_probability,
+            method=method,
+            alpha=self._alpha(index),
+            num_fit=(num_samples[0] - certify1, num_samples[1] - certify2),
+            num_certify=(certify1, certify2),
+            seed=self._settings.seed,
+            fewest_samples=fewest,
+            details=MappingProxyType(
+                {
+                    **self._details(),
+                    **details,
+                    "log_ratio_family": process.log_ratio_family,
+                    "log_e_value_of_claim": process.log_e_value(limit),
+                }
+            ),
+        )
 
     @abc.abstractmethod
     def _new_process(self, index: int, beta: float, warm_up: int) -> _Process:

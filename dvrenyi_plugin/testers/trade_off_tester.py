@@ -64,6 +64,7 @@ class TradeOffPropertyTester(EProcessTester[TradeOffEProcess]):
 
     _METHOD = "trade-off e-process"
     _STREAM_WARM_UP = TRADE_OFF_WARM_UP
+    one_order_tests_both = True
 
     def __init__(self, config: TradeOffPropertyTesterConfig) -> None:
         claim = read_claim(config.privacy_property)
@@ -87,5 +88,5 @@ class TradeOffPropertyTester(EProcessTester[TradeOffEProcess]):
         return {
             "family": self._family.name,
             "parameter": self._family.parameter,
-            "one_order_tests_both": True,
+            "one_order_tests_both": self.one_order_tests_both,
         }

@@ -13,7 +13,8 @@ from dvrenyi_plugin.audits.dp_sgd.initial_weights import (
     pretrain_weights,
     read_weights_file,
 )
-from dvrenyi_plugin.data.canaries import CANARY_NAMES, least_likely_label, make_canary
+from dvrenyi_plugin.data.canaries import least_likely_label, make_canary
+from dvrenyi_plugin.data.canary_names import CANARY_NAMES
 from dvrenyi_plugin.data.labelled import AuditSplit, LabelledDataset, split_for_audit
 from dvrenyi_plugin.mechanisms.dp_sgd.networks import build_model
 

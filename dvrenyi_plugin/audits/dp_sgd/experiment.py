@@ -90,7 +90,8 @@ class DpSgdExperiment:
       tester: of the claim.
       pair: (D, D + canary), or (D, D + num_canaries copies of it).
       canary: the record in which they differ.
-      privacy_property: the claim, Rényi DP at the order of the audit.
+      privacy_property: the claim that the tester tests, see
+        `DpSgdExperimentConfig.tested_property`.
       claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
       noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats;
         None with Poisson batches, where it is random, and where that training diverges.
@@ -160,7 +161,7 @@ def build_dp_sgd_experiment(
         clip_norm=config.clip_norm,
     )
     claim = config.claim()
-    privacy_property = PrivacyProperty(renyi_dp=claim.renyi)
+    privacy_property = config.tested_property()
     mechanism = _mechanism(config, claim, canary, weights, dataset.num_classes, seeds)
     tester = _tester(config, privacy_property, seeds)
     pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)

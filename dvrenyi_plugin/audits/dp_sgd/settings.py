@@ -23,6 +23,7 @@ from dvrenyi_plugin._internal.limits import (
 from dvrenyi_plugin._internal.ranges import check_kind
 from dvrenyi_plugin.data.canary_names import check_canary_name
 from dvrenyi_plugin.execution.backends import check_backend
+from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty
 from dvrenyi_plugin.mechanisms.dp_sgd.names import DEFECTS, MODEL_NAMES
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ENGINE_NAMES = ("ensemble", "opacus", "tf_privacy")
 OBSERVATION_NAMES = ("loss", "logits", "white_box")
-TESTER_NAMES = ("sequential", "dv")
+TESTER_NAMES = ("sequential", "trade_off", "dv")
 # Fewer cannot be divided into a part that fits a critic and one that certifies: said before
 # anything is trained.
 MIN_MODELS = 10
@@ -79,8 +80,8 @@ class DpSgdExperimentConfig(CheckedSettings):
         another; TensorFlow Privacy needs the extra `tensorflow`).
       device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other
         engines know "cpu".
-      tester: what certifies: "sequential" (e-process, the stronger one) or "dv" (neural critic on a
-        split).
+      tester: what certifies: "sequential" (e-process at one order), "trade_off" (e-process against
+        the claim's whole trade-off curve, full batches only) or "dv" (neural critic on a split).
       critic_widths: widths of the hidden layers of the dv tester's critic.
       ema_rate: of the moving average in the dv tester's training, in [0, 1).
       num_critics: critics that the dv tester trains, with as many seeds, for its point estimate, >=
@@ -124,7 +125,21 @@ class DpSgdExperimentConfig(CheckedSettings):
         if self.engine != "ensemble" and self.device != "cpu":
             raise ValueError(f"device must be cpu with engine {self.engine}, got {self.device!r}")
         # Before the initial model is trained, too.
-        self.claim()
+        self.tested_property()
+
+    def tested_property(self) -> PrivacyProperty:
+        """Returns what the tester tests: Rényi DP at the audit's order, or, against the whole
+        trade-off curve, Gaussian DP.
+        """
+        claim = self.claim()
+        if self.tester != "trade_off":
+            return PrivacyProperty(renyi_dp=claim.renyi)
+        if claim.mu is None:
+            raise ValueError(
+                "tester must not be trade_off with Poisson batches, whose claim is not Gaussian DP:"
+                f" got sample_rate {self.sample_rate:g}"
+            )
+        return PrivacyProperty(gaussian_dp=GaussianDp(claim.mu))
 
     def claim(self) -> DpSgdClaim:
         """Returns the claim and the noise it needs."""
