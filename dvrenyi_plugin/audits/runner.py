@@ -26,7 +26,7 @@ from dvrenyi_plugin.audits.directions import DATASETS as DIRECTIONS
 from dvrenyi_plugin.audits.directions import estimate_both_directions
 from dvrenyi_plugin.audits.runner_state import RunnerState, SavedTrial
 from dvrenyi_plugin.audits.sample_checks import (
-    FreshSamples,
+    RepeatedSampleGuard,
     check_estimate,
     check_no_nan,
     check_pair,
@@ -243,7 +243,7 @@ class PrivacyTestRunner:
         """
         config = self._config
         state = RunnerState.open(config.state_path, self._identity(mechanism, mechanism_name))
-        fresh = FreshSamples()
+        guard = RepeatedSampleGuard()
         trials: list[Trial] = []
         for saved in state.trials:
             trials.append(self._replay(mechanism, saved, len(trials), _feedback(trials)))
@@ -253,7 +253,7 @@ class PrivacyTestRunner:
                 break
             datasets = self._propose(_feedback(trials))
             digest = datasets_digest(datasets)
-            samples = [self._sample(mechanism, dataset, fresh) for dataset in datasets]
+            samples = [self._sample(mechanism, dataset, guard) for dataset in datasets]
             trial = self._trial(datasets, samples, len(trials))
             trials.append(trial)
             state.append(SavedTrial(trial.lower_bounds, trial.refuted, digest))
@@ -280,12 +280,14 @@ class PrivacyTestRunner:
     def _propose(self, feedback: float | None) -> tuple[Any, Any]:
         return check_pair(call_user_code("dataset_generator", self._generator, feedback))
 
-    def _sample(self, mechanism: Mechanism, dataset: Any, fresh: FreshSamples) -> NDArray[Any]:
+    def _sample(
+        self, mechanism: Mechanism, dataset: Any, guard: RepeatedSampleGuard
+    ) -> NDArray[Any]:
         count, post_processing = self._config.num_samples, self._config.post_processing
         samples = check_rows(
             "mechanism", call_user_code("mechanism", mechanism, dataset, count), count
         )
-        fresh.check(samples)
+        guard.check(samples)
         if post_processing is None:
             return check_no_nan("mechanism", samples)
         processed = check_rows(

@@ -92,7 +92,7 @@ def check_no_nan(name: str, samples: NDArray[Any]) -> NDArray[Any]:
     return samples
 
 
-class FreshSamples:
+class RepeatedSampleGuard:
     """Samples seen so far: the same ones again mean that the mechanism seeds itself at
     every call.
     """
@@ -157,7 +157,7 @@ def without_addresses(text: str) -> str:
 
 
 __all__ = [
-    "FreshSamples",
+    "RepeatedSampleGuard",
     "as_number",
     "check_estimate",
     "check_no_nan",

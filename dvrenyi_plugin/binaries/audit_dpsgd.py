@@ -50,7 +50,7 @@ def define_flags() -> flags.FlagValues:
     program.switch(
         "sequential",
         False,
-        "train in batches and stop as soon as the claim is refuted; needs --tester=sequential or trade_off",
+        "train in batches and stop as soon as the claim is refuted; not with --tester=dv",
     )
     program.settings(SequentialAuditConfig, leave_out=_NO_SEQUENTIAL_FLAGS)
     program.text(

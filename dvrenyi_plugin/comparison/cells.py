@@ -22,7 +22,7 @@ from dvrenyi_plugin._internal.sealed_arrays import read_arrays, write_arrays
 from dvrenyi_plugin._internal.user_code import call_user_code, notes_of, user_array
 from dvrenyi_plugin._internal.validation import check_samples
 from dvrenyi_plugin.audits.directions import estimate_both_directions
-from dvrenyi_plugin.audits.sample_checks import FreshSamples
+from dvrenyi_plugin.audits.sample_checks import RepeatedSampleGuard
 from dvrenyi_plugin.comparison.registry import (
     RENYI,
     AuditSubject,
@@ -202,8 +202,8 @@ def draw_pool(task: PoolTask) -> None:
     load_modules(task.modules)
     subject = _subject(task.mechanism, task.variant, 0, task.seed)
     count = task.num_samples + _PILOT_SAMPLES
-    fresh = FreshSamples()
-    samples = [_draw(subject, dataset, count, fresh) for dataset in subject.datasets]
+    guard = RepeatedSampleGuard()
+    samples = [_draw(subject, dataset, count, guard) for dataset in subject.datasets]
     approximate = subject.approximate
     claims = {
         "renyi": _floats(dataclasses.astuple(subject.renyi)),
@@ -285,7 +285,7 @@ class _Fresh:
 
     def __init__(self, task: CellTask) -> None:
         self._key, self._seed = task.key, task.seed
-        self._fresh = FreshSamples()
+        self._guard = RepeatedSampleGuard()
         self.subject = _subject(
             task.key.mechanism, task.key.variant, task.key.num_samples, task.seed
         )
@@ -302,8 +302,8 @@ class _Fresh:
     def _pair(self, count: int) -> tuple[Array, Array]:
         first, second = self.subject.datasets
         return (
-            _draw(self.subject, first, count, self._fresh),
-            _draw(self.subject, second, count, self._fresh),
+            _draw(self.subject, first, count, self._guard),
+            _draw(self.subject, second, count, self._guard),
         )
 
 
@@ -356,12 +356,12 @@ def _subject(mechanism: str, variant: str, num_samples: int, seed: int) -> Audit
     return subject
 
 
-def _draw(subject: AuditSubject, dataset: Any, count: int, fresh: FreshSamples) -> Array:
+def _draw(subject: AuditSubject, dataset: Any, count: int, guard: RepeatedSampleGuard) -> Array:
     drawn = call_user_code("mechanism", subject.mechanism, dataset, count)
     samples = check_samples("samples", user_array("mechanism", drawn))
     if len(samples) != count:
         raise ValueError(f"mechanism must return {count} samples, got shape {samples.shape}")
-    fresh.check(samples)
+    guard.check(samples)
     return samples
 
 

@@ -37,7 +37,7 @@ from .exponential.losses import (
     MeanLoss as MeanLoss,
     QuantileLoss as QuantileLoss,
 )
-from .exponential.particles import (
+from .exponential.birth_death import (
     BirthDeathLangevinMechanism as BirthDeathLangevinMechanism,
     BirthDeathLangevinMechanismConfig as BirthDeathLangevinMechanismConfig,
 )

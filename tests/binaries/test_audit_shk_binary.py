@@ -21,7 +21,7 @@ from dvrenyi_plugin.audits.samplers.settings import (
     ShkExperimentConfig,
 )
 from dvrenyi_plugin.binaries.audit_shk import main
-from dvrenyi_plugin.mechanisms.exponential.defects import DEFECTS
+from dvrenyi_plugin.mechanisms.exponential.defects import SAMPLER_DEFECTS
 from dvrenyi_plugin.mechanisms.exponential.flows import FlowMechanism
 from dvrenyi_plugin.mechanisms.exponential.shk import ShkExponentialMechanism
 from dvrenyi_plugin.reports.model import AuditReport
@@ -149,7 +149,7 @@ def test_e1_a_tester_that_spoils_its_samples_does_not_reach_the_other_direction(
 
 
 class TestBrokenSamplers:
-    @pytest.mark.parametrize("defect", DEFECTS)
+    @pytest.mark.parametrize("defect", SAMPLER_DEFECTS)
     def test_refuted_at_twenty_thousand(self, defect: str) -> None:
         report = audit_of(ShkExperimentConfig(mechanism=f"shk_{defect}"), 20_000)
         assert report.refuted

@@ -30,6 +30,10 @@ from dvrenyi_plugin.flows.particles.ensembles import (
 )
 from dvrenyi_plugin.flows.stability import pair_constants
 from dvrenyi_plugin.flows.utility import best_target_excess_bound
+from dvrenyi_plugin.mechanisms.exponential.birth_death import (
+    BirthDeathLangevinMechanism,
+    BirthDeathLangevinMechanismConfig,
+)
 from dvrenyi_plugin.mechanisms.exponential.exact import (
     ExponentialMechanism,
     ExponentialMechanismConfig,
@@ -39,10 +43,6 @@ from dvrenyi_plugin.mechanisms.exponential.losses import (
     CircularMeanLoss,
     MeanLoss,
     QuantileLoss,
-)
-from dvrenyi_plugin.mechanisms.exponential.particles import (
-    BirthDeathLangevinMechanism,
-    BirthDeathLangevinMechanismConfig,
 )
 from dvrenyi_plugin.mechanisms.exponential.shk import (
     ShkExponentialMechanism,

@@ -112,7 +112,7 @@ def test_rows_are_independent_across_ensembles():
 
 
 def test_blocks_of_ensembles_do_not_repeat_each_other(monkeypatch):
-    from dvrenyi_plugin.mechanisms.exponential import particles as module
+    from dvrenyi_plugin.mechanisms.exponential import birth_death as module
 
     monkeypatch.setattr(module, "_PARTICLES_PER_BLOCK", 12)
     released = BirthDeathLangevinMechanism(make_config(num_particles=4, run_time=0.2))(DATASET, 11)

@@ -31,7 +31,7 @@ from dvrenyi_plugin.mechanisms import (
     ShkExponentialMechanismConfig,
     balanced_circle_pair,
 )
-from dvrenyi_plugin.mechanisms.exponential.defects import DEFECTS
+from dvrenyi_plugin.mechanisms.exponential.defects import SAMPLER_DEFECTS
 from dvrenyi_plugin.mechanisms.exponential.losses import Loss
 from dvrenyi_plugin.privacy.divergences import (
     hockey_stick_from_log_masses,
@@ -286,7 +286,7 @@ class TestHonestMechanisms:
 
 
 class TestBrokenMechanisms:
-    @pytest.mark.parametrize("defect", DEFECTS)
+    @pytest.mark.parametrize("defect", SAMPLER_DEFECTS)
     def test_exact_divergence_is_at_least_twice_the_claim(self, defect: str) -> None:
         config = BrokenShkMechanismConfig(
             loss=CircularMeanLoss(num_records=20),

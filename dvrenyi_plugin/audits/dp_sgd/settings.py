@@ -23,10 +23,10 @@ from dvrenyi_plugin._internal.limits import (
 from dvrenyi_plugin._internal.ranges import check_kind
 from dvrenyi_plugin.data.canary_names import check_canary_name
 from dvrenyi_plugin.execution.backends import check_backend
-from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty
-from dvrenyi_plugin.mechanisms.dp_sgd.names import DEFECTS, MODEL_NAMES
+from dvrenyi_plugin.mechanisms.dp_sgd.names import MODEL_NAMES, TRAINING_DEFECTS
 
 if TYPE_CHECKING:
+    from dvrenyi_plugin.interfaces import PrivacyProperty
     from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim
 
 ENGINE_NAMES = ("ensemble", "opacus", "tf_privacy")
@@ -100,7 +100,7 @@ class DpSgdExperimentConfig(CheckedSettings):
     epsilon: float | None = None
     delta: float | None = None
     noise_scale: NotNegative = 1.0
-    defect: Annotated[str, OneOf(DEFECTS)] = "none"
+    defect: Annotated[str, OneOf(TRAINING_DEFECTS)] = "none"
     alpha: float = 2.0
     learning_rate: Positive = 4.0 / 30_000.0
     clip_norm: Positive = 1.0
@@ -131,6 +131,8 @@ class DpSgdExperimentConfig(CheckedSettings):
         """Returns what the tester tests: Rényi DP at the audit's order, or, against the whole
         trade-off curve, Gaussian DP.
         """
+        from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty
+
         claim = self.claim()
         if self.tester != "trade_off":
             return PrivacyProperty(renyi_dp=claim.renyi)

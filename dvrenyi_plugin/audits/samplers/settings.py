@@ -18,10 +18,13 @@ from dvrenyi_plugin._internal.limits import (
 )
 from dvrenyi_plugin._internal.ranges import check_positive, check_size
 from dvrenyi_plugin._internal.validation import check_choice
-from dvrenyi_plugin.mechanisms.exponential.defects import DEFECTS
+from dvrenyi_plugin.mechanisms.exponential.defects import SAMPLER_DEFECTS
 
 LOSS_NAMES = ("circular_mean", "mean", "median", "logistic")
-MECHANISM_NAMES = ("shk", "exponential", "langevin", *(f"shk_{defect}" for defect in DEFECTS))
+MECHANISM_NAMES = (
+    *("shk", "exponential", "langevin"),
+    *(f"shk_{defect}" for defect in SAMPLER_DEFECTS),
+)
 EXTREME, RANDOM = "extreme", "random"
 
 

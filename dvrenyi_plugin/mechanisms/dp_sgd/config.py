@@ -25,7 +25,7 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
 )
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp, as_privacy_property
-from dvrenyi_plugin.mechanisms.dp_sgd.names import DEFECTS
+from dvrenyi_plugin.mechanisms.dp_sgd.names import TRAINING_DEFECTS
 from dvrenyi_plugin.privacy.conversions import dp_sgd_mu, dp_sgd_renyi
 
 OBSERVATIONS = ("loss", "logits", "loss_and_logits", "weights", "white_box")
@@ -79,7 +79,7 @@ class DpSgdConfig(CheckedSettings):
     gradient_denominator: Positive = 1.0
     sample_rate: Annotated[float, Real(above=0.0, at_most=1.0)] = 1.0
     noise_scale: NotNegative = 1.0
-    defect: Annotated[str, OneOf(DEFECTS)] = "none"
+    defect: Annotated[str, OneOf(TRAINING_DEFECTS)] = "none"
     observe: Annotated[str, OneOf(OBSERVATIONS)] = "loss"
     seed: Seed = 0
 

@@ -5,4 +5,4 @@ to load.
 from __future__ import annotations
 
 MODEL_NAMES = ("mlp", "logistic", "cnn", "cifar_cnn")
-DEFECTS = ("none", "no_clipping", "noise_every_fourth_step", "mean_by_private_count")
+TRAINING_DEFECTS = ("none", "no_clipping", "noise_every_fourth_step", "mean_by_private_count")

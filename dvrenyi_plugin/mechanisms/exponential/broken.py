@@ -20,7 +20,7 @@ from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.flows.grid_flow import SHK, FlowPath, run_flow
 from dvrenyi_plugin.mechanisms.exponential.defects import (
     DATA_DEPENDENT_START,
-    DEFECTS,
+    SAMPLER_DEFECTS,
     UNDERSTATED_SENSITIVITY,
     WRONG_TEMPERATURE,
 )
@@ -42,7 +42,7 @@ class BrokenShkMechanismConfig(ShkExponentialMechanismConfig):
       factor: > 1.
     """
 
-    defect: Annotated[str, OneOf(DEFECTS)] = WRONG_TEMPERATURE
+    defect: Annotated[str, OneOf(SAMPLER_DEFECTS)] = WRONG_TEMPERATURE
     factor: Annotated[float, Real(above=1.0, at_most=LARGEST)] = 4.0
 
     def __post_init__(self) -> None:
@@ -54,9 +54,9 @@ class BrokenShkMechanism(ShkExponentialMechanism):
     """An SHK sampler whose `claimed_privacy` does not hold.
 
     On `balanced_circle_pair(20)` with CircularMeanLoss(num_records=20), inverse_temperature 5,
-    run_time 6 and factor 4
-    the exact D_2 is 1.349, 1.024 and 0.120 for the three defects in the order of `DEFECTS`: 5.1,
-    3.9 and 5.4 times the claim. The honest sampler has 0.120 there, 0.46 times its claim.
+    run_time 6 and factor 4 the exact D_2 is 1.349, 1.024 and 0.120 for the three defects in the
+    order of `SAMPLER_DEFECTS`: 5.1, 3.9 and 5.4 times the claim. The honest sampler has 0.120
+    there, 0.46 times its claim.
     """
 
     config: BrokenShkMechanismConfig
