@@ -30,6 +30,7 @@ _SIZES = frozenset(
     [
         "num_samples",
         "num_critics",
+        "training_config",
         "num_cells",
         "cells",
         "num_particles",
