@@ -165,6 +165,7 @@ NUMBERS: Examples = {
     "verbose": one_of(0),
     "epochs": one_of(1, 3),
     "training_epochs": one_of(1, 3),
+    "num_critics": one_of(1, 2),
     "batch_size": one_of(8, 400),
     "warm_up": one_of(2, 10),
     "refit_ratio": one_of(1.45, 2.0),

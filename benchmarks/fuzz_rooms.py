@@ -30,6 +30,7 @@ _SIZES = frozenset(
     [
         "num_samples",
         "num_critics",
+        "training_config",
         "num_cells",
         "cells",
         "num_particles",
@@ -260,7 +261,7 @@ def _run(program: Any, argv: list[str]) -> int:
 _INTERNAL = "inner part; what calls it has checked the arguments"
 _RECORD = "record of results, made by the package"
 
-_CURVES = ("GaussianCurve", "BoundedRangeCurve", "ApproximateDpCurve", "PointsCurve", "MinimumCurve", "GroupCurve")  # fmt: skip
+_CURVES = ("_TangentsCurve", "GaussianCurve", "BoundedRangeCurve", "ApproximateDpCurve", "PointsCurve", "MinimumCurve", "GroupCurve")  # fmt: skip
 _CURVE_FAMILIES = ("GaussianFamily", "ApproximateDpFamily", "BoundedRangeFamily", "RenyiFamily", "SingleCurveFamily", "TradeOffFamily")  # fmt: skip
 ROOMS: tuple[Room, ...] = (
     Room(

@@ -33,12 +33,12 @@ from dvrenyi_plugin.privacy.conversions import gaussian_dp_delta, gaussian_dp_ep
 
 Array = NDArray[np.float64]
 
-# Slopes are kept finite: a steeper tangent than this is taken to be this steep, which any
-# supergradient below it could not be, so curves start at a level where they are less steep (see
-# `TradeOffCurve.slope_at`).
+# Slopes are kept finite. A tangent is at most power / level steep, so that none is steeper than
+# this at levels above 1e-300.
 _STEEPEST = 1e300
 # Beyond these a curve is 1 at every level that floats resolve.
 _LARGEST_MU, _LARGEST_EPSILON = 100.0, 600.0
+_LARGEST_INT = 2**63 - 1
 # A curve without a closed form is applied once for each record of a group.
 _LARGEST_GROUP = 10_000
 # Levels at which the conjugate is maximised before it is polished.
@@ -152,7 +152,9 @@ class GaussianCurve(TradeOffCurve):
 
     def slope_at(self, level: Array) -> Array:
         """See `TradeOffCurve.slope_at`."""
-        exponent = -self.mu * (ndtri(level) + self.mu / 2.0)
+        # Finite even at levels that groups round to 0 or 1.
+        z = np.clip(ndtri(level), -_LARGEST_MU, _LARGEST_MU)
+        exponent = -self.mu * (z + self.mu / 2.0)
         return np.asarray(np.exp(np.minimum(exponent, math.log(_STEEPEST))))
 
     @property
@@ -172,7 +174,7 @@ class GaussianCurve(TradeOffCurve):
 
     def group(self, size: int) -> TradeOffCurve:
         """Returns (size mu)-Gaussian DP."""
-        return GaussianCurve(_check_group(size, self.mu, _LARGEST_MU) * self.mu)
+        return GaussianCurve(_group_parameter(size, self.mu, _LARGEST_MU))
 
 
 class BoundedRangeCurve(TradeOffCurve):
@@ -207,7 +209,7 @@ class BoundedRangeCurve(TradeOffCurve):
 
     def group(self, size: int) -> TradeOffCurve:
         """Returns the curve of width (size w)."""
-        return BoundedRangeCurve(_check_group(size, self.width, _LARGEST_EPSILON) * self.width)
+        return BoundedRangeCurve(_group_parameter(size, self.width, _LARGEST_EPSILON))
 
 
 class ApproximateDpCurve(TradeOffCurve):
@@ -364,12 +366,10 @@ class GroupCurve(TradeOffCurve):
         return self._single.symmetric
 
 
-def _check_group(size: int, of_one: float, largest: float) -> int:
-    """Returns the size of a group whose parameter, size times that of one record, is not
-    too large.
-    """
-    at_most = int(largest / of_one) if of_one * _LARGEST_GROUP > largest else _LARGEST_GROUP
-    return check_int("size", size, at_least=1, at_most=at_most)
+def _group_parameter(size: int, of_one: float, largest: float) -> float:
+    """Returns size times the parameter of one record, which must not be too large."""
+    most = math.floor(largest / of_one) if of_one * _LARGEST_INT > largest else _LARGEST_INT
+    return min(check_int("size", size, at_least=1, at_most=most) * of_one, largest)
 
 
 def check_curve(name: str, curve: Any) -> TradeOffCurve:

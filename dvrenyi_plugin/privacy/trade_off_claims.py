@@ -41,12 +41,15 @@ from dvrenyi_plugin.privacy.trade_off import (
 
 Array = NDArray[np.float64]
 
-# Levels at which a polygon touches its curve: dense toward 0 and 1.
-_TOUCHING_LEVELS = expit(np.linspace(-34.0, 34.0, 801))
+# A polygon touches its curve at levels with log odds from here up to those of the middle.
+_FEWEST_LOG_ODDS, _NUM_TOUCHING = -34.0, 401
 # Orders whose implied curves stand in for "every order" of zCDP.
 _ZCDP_ORDERS = np.concatenate([1.0 + np.geomspace(0.01, 1.0, 15), np.geomspace(2.2, 256.0, 25)])
 # Halvings of [level, 1]: to the last bit.
 _HALVINGS = 70
+# The accountant rounds losses up to multiples of this; coarser where the noise is smaller than
+# that.
+_LOSS_INTERVAL, _SMALL_NOISE = 1e-3, 0.05
 _DIRECTIONS = ("remove", "add", "both")
 # More than the rounding of a log moment at these levels, over its order: without it, a curve of a
 # tiny epsilon would be noise.
@@ -79,13 +82,12 @@ def trade_off_curve(claim: Claim) -> TradeOffCurve:
             )
 
 
-def renyi_curve(alpha: float, epsilon: float) -> MinimumCurve:
-    """Returns what D_alpha <= epsilon in both orders implies for events: coins no further apart
-    than that.
+def renyi_curve(alpha: float, epsilon: float) -> TradeOffCurve:
+    """Returns what D_alpha <= epsilon in both orders implies for events: coins no further apart.
 
     F(a) is the largest b for which two coins with probabilities b and a have D_alpha <= epsilon in
     either order. The set of such (a, b) is convex, so F is concave. Source: Balle, Barthe,
-    Gaboardi, Hsu and Sato (2020), "Hypothesis Testing Interpretations and Rényi Differential
+    Gaboardi, Hsu and Sato (2020), "Hypothesis Testing Interpretations and Renyi Differential
     Privacy".
 
     Args:
@@ -94,76 +96,91 @@ def renyi_curve(alpha: float, epsilon: float) -> MinimumCurve:
     """
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
     log_bound = (alpha - 1.0) * epsilon + _MOMENT_ROUNDING * alpha
-    return MinimumCurve(
-        [_polygon(_log_moment_of_coins(alpha, swapped), log_bound) for swapped in (False, True)]
+
+    def is_allowed(a: Array, b: Array) -> NDArray[np.bool_]:
+        return _log_moment_of_coins(alpha, a, b) <= log_bound
+
+    # The curve is symmetric: what it says up to its point (a, 1 - a) it says mirrored beyond.
+    least, half = np.array(_FEWEST_LOG_ODDS), np.array(0.0)
+    if is_allowed(expit(least), expit(-least)):
+        return PointsCurve([0.0], [1.0], symmetric=True)
+    middle = _boundary(lambda odds: ~is_allowed(expit(odds), expit(-odds)), least, half)[0]
+    a = expit(np.linspace(_FEWEST_LOG_ODDS, middle, _NUM_TOUCHING))
+    b = _boundary(lambda power: is_allowed(a, power), a, 1.0 - a)[1]
+    slope = _slope_of_coins(alpha, a, b)
+    return _TangentsCurve(
+        np.append(a, 1.0 - b[::-1]),
+        np.append(b, 1.0 - a[::-1]),
+        np.append(slope, 1.0 / slope[::-1]),
     )
 
 
-_LogMoment = Callable[[Array, Array], tuple[Array, Array, Array]]
+def _log_moment_of_coins(alpha: float, p: Array, q: Array) -> Array:
+    """Returns log E[(ratio)^alpha] of a coin of probability q against one of probability p."""
+    yes = alpha * np.log(q) + (1.0 - alpha) * np.log(p)
+    no = alpha * np.log1p(-q) + (1.0 - alpha) * np.log1p(-p)
+    return np.logaddexp(yes, no)
 
 
-def _log_moment_of_coins(alpha: float, swapped: bool) -> _LogMoment:
-    """Returns (a, b) -> log E[(ratio)^alpha] of the coins, and two numbers whose ratio is -db/da
-    along its contour.
-    """
-
-    def log_moment(a: Array, b: Array) -> tuple[Array, Array, Array]:
-        q, p = (a, b) if swapped else (b, a)
-        log_q, log_p, log_not_q, log_not_p = np.log(q), np.log(p), np.log1p(-q), np.log1p(-p)
-        yes = alpha * log_q + (1.0 - alpha) * log_p
-        no = alpha * log_not_q + (1.0 - alpha) * log_not_p
-        # Derivatives of the moment in q and p, up to one factor that keeps them finite.
-        exponents = np.array([yes - log_q, no - log_not_q, no - log_not_p, yes - log_p])
-        yes_q, no_q, no_p, yes_p = np.exp(exponents - exponents.max(axis=0))
-        in_q, in_p = alpha * (yes_q - no_q), (alpha - 1.0) * (no_p - yes_p)
-        in_b, in_a = (in_p, in_q) if swapped else (in_q, in_p)
-        return np.logaddexp(yes, no), in_a, in_b
-
-    return log_moment
+def _slope_of_coins(alpha: float, p: Array, q: Array) -> Array:
+    """Returns dq/dp along a contour of the moment, for q > p: a ratio of sums of positive terms."""
+    log_yes, log_no = np.log1p((q - p) / p), np.log1p(-(q - p) / (1.0 - p))
+    power = (alpha - 1.0) * (log_no - log_yes)
+    ratio = (np.expm1(log_yes) - np.expm1(log_no + power)) / -np.expm1(power)
+    return np.asarray((alpha - 1.0) / alpha * ratio)
 
 
-def _polygon(log_moment: _LogMoment, log_bound: float) -> PointsCurve:
-    """Returns the polygon of tangents at many levels of the curve b(a) on which the moment meets
-    its bound.
-    """
-    a = _TOUCHING_LEVELS
-    low, high = a.copy(), np.full_like(a, np.nextafter(1.0, 0.0))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            inside = log_moment(a, middle)[0] <= log_bound
-            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-        moment, in_a, in_b = log_moment(a, high)
-        certain = moment <= log_bound  # every event of this level may be certain under Q
-        slope = np.where(certain, 0.0, -in_a / in_b)
-    return _circumscribed(a, np.where(certain, 1.0, high), slope)
+def _boundary(
+    holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Returns the two sides of the place from which on a condition that holds at low does not."""
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        inside = holds(middle)
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return low, high
 
 
-def _circumscribed(levels: Array, powers: Array, slopes: Array) -> PointsCurve:
-    """Returns the polygon of the tangents to a concave curve at the given points: it lies nowhere
-    below the curve.
+class _TangentsCurve(TradeOffCurve):
+    """The polygon of tangents to a symmetric concave curve: nowhere below the curve.
+
+    At a level near a corner, rounding may take the tangent of a neighbour: it is above the curve,
+    too.
 
     Args:
       levels: shape (k,), increasing, in (0, 1).
       powers: shape (k,), the curve there.
-      slopes: shape (k,), its slopes there; what is not a number is left out.
+      slopes: shape (k,), its slopes there, decreasing.
     """
-    good = np.isfinite(slopes) & (slopes >= 0.0)
-    # Nothing is above 1: the last tangent.
-    a, b, s = (
-        np.append(values[good], end)
-        for values, end in ((levels, 1.0), (powers + _LIFT, 1.0), (slopes, 0.0))
-    )
-    falling = np.append(True, np.diff(np.minimum.accumulate(s)) < -1e-9 * s[:-1])
-    a, b, s = a[falling], b[falling], s[falling]
-    offset = b - s * a
-    corner = (offset[1:] - offset[:-1]) / (s[:-1] - s[1:])
-    keep = (corner > a[:-1]) & (corner < a[1:])
-    corners = np.concatenate([[0.0], corner[keep], [1.0]])
-    height = np.min(offset[:, np.newaxis] + s[:, np.newaxis] * corners, axis=0)
-    height = np.clip(height, corners, 1.0)
-    height[-1] = 1.0
-    return PointsCurve(corners, height)
+
+    def __init__(self, levels: Array, powers: Array, slopes: Array) -> None:
+        # Nothing is above 1: the last tangent.
+        a, b, s = np.append(levels, 1.0), np.append(powers + _LIFT, 1.0), np.append(slopes, 0.0)
+        falling = np.append(True, np.diff(np.minimum.accumulate(s)) < -1e-9 * s[:-1])
+        a, b, s = a[falling], b[falling], s[falling]
+        offset = b - s * a
+        # Tangents of neighbouring points meet between them.
+        self._corners = np.clip((offset[1:] - offset[:-1]) / (s[:-1] - s[1:]), a[:-1], a[1:])
+        self._levels, self._powers, self._slopes = a, b, s
+
+    def power_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.power_at`."""
+        return np.clip(self._tangent(level)[0], level, 1.0)
+
+    def slope_at(self, level: Array) -> Array:
+        """See `TradeOffCurve.slope_at`."""
+        power, slope = self._tangent(level)
+        return np.where(power < 1.0, slope, 0.0)
+
+    @property
+    def symmetric(self) -> bool:
+        """Always."""
+        return True
+
+    def _tangent(self, level: Array) -> tuple[Array, Array]:
+        touched = np.searchsorted(self._corners, level)
+        slope = self._slopes[touched]
+        return self._powers[touched] + slope * (level - self._levels[touched]), slope
 
 
 def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
@@ -187,22 +204,30 @@ def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
     if direction == "both":
         first, second = _roc(removing), _roc(adding)
         return _concave_hull(np.concatenate([first, second], axis=1))
-    return PointsCurve(*_roc(removing if direction == "remove" else adding))
+    roc = _roc(removing if direction == "remove" else adding)
+    return PointsCurve(*roc, symmetric=removing is adding)
 
 
 def dp_event_curve(event: Any, direction: str = "remove") -> PointsCurve:
-    """Returns the curve of a `dp_accounting.DpEvent` that the PLD accountant supports; see
-    `privacy_loss_curve`.
+    """Returns the curve of a `dp_accounting.DpEvent` that the PLD accountant supports.
+
+    Args:
+      event: what the mechanism does.
+      direction: see `privacy_loss_curve`.
 
     Raises:
       ValueError: the accountant does not support the event.
     """
+    return _event_curve(event, direction, _LOSS_INTERVAL)
+
+
+def _event_curve(event: Any, direction: str, loss_interval: float) -> PointsCurve:
     import dp_accounting
     from dp_accounting.pld import pld_privacy_accountant
 
     if not isinstance(event, dp_accounting.DpEvent):
         raise ValueError(f"event must be a DpEvent of dp_accounting, got {event!r}")
-    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=loss_interval)
     if not accountant.supports(event):
         raise ValueError(f"event must be one that the PLD accountant supports, got {event!r}")
     accountant.compose(event)
@@ -238,7 +263,10 @@ def dp_sgd_curve(
     step = dp_accounting.PoissonSampledDpEvent(
         rate, dp_accounting.GaussianDpEvent(noise_multiplier)
     )
-    return dp_event_curve(dp_accounting.SelfComposedDpEvent(step, num_steps), direction)
+    # Losses grow with 1 / noise^2, and the time with their number of intervals.
+    interval = _LOSS_INTERVAL * max(1.0, (_SMALL_NOISE / noise_multiplier) ** 2)
+    event = dp_accounting.SelfComposedDpEvent(step, num_steps)
+    return _event_curve(event, direction, interval)
 
 
 def _roc(pmf: Any) -> Array:
@@ -251,7 +279,9 @@ def _roc(pmf: Any) -> Array:
     losses = (dense._lower_loss + np.arange(probs.size)) * dense._discretization
     power = dense._infinity_mass + np.append(0.0, np.cumsum(probs[::-1]))
     with np.errstate(under="ignore"):
-        level = np.append(0.0, np.cumsum((probs * np.exp(-losses))[::-1]))
+        # Masses of such losses are 0 but for rounding, which no factor may make infinite.
+        likelihoods = np.exp(np.minimum(-losses, 700.0))
+        level = np.append(0.0, np.cumsum((probs * likelihoods)[::-1]))
     power = np.minimum(power + _LIFT_PLD, 1.0)
     power[0] = power[level < _SMALLEST_LEVEL][-1]
     # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are
@@ -263,7 +293,7 @@ def _roc(pmf: Any) -> Array:
 
 
 def _concave_hull(points: Array) -> PointsCurve:
-    """Returns the least concave curve above the points, shape (2, k)."""
+    """Returns the least concave curve above the points of a pair and of its swap, shape (2, k)."""
     order = np.lexsort((-points[1], points[0]))
     hull: list[tuple[float, float]] = []
     for a, b in points[:, order].T:
@@ -274,4 +304,4 @@ def _concave_hull(points: Array) -> PointsCurve:
         ) * (a - hull[-1][0]):
             hull.pop()
         hull.append((float(a), float(b)))
-    return PointsCurve(*np.array(hull).T)
+    return PointsCurve(*np.array(hull).T, symmetric=True)

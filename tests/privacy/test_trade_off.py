@@ -5,6 +5,7 @@ never claim too much.
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
@@ -239,6 +240,56 @@ def test_the_steepest_tangents_of_a_bounded_range_are_finite():
     np.testing.assert_allclose(
         BoundedRangeCurve(600.0).slope(1e-200), math.exp(-600.0) * 1e200 * 1e200
     )
+
+
+@pytest.mark.parametrize("alpha", [1.5, 4688.4, 2.03e6, 8.02e9, 1.05e12])
+@pytest.mark.parametrize("epsilon", [1.8e-4, 1.0, 10.3])
+@mpmath.workdps(50)
+def test_curves_of_large_orders_lie_above_the_coins_that_the_claim_allows(alpha, epsilon):
+    curve, odds = renyi_curve(alpha, epsilon), mpmath.mpf(alpha) - 1
+    for log_odds in (-25.0, -8.0, -1.0):
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(log_odds)))
+        low, high = p, mpmath.mpf(1)
+        for _ in range(120):
+            q = (low + high) / 2
+            moment = q**alpha * p**-odds + (1 - q) ** alpha * (1 - p) ** -odds
+            low, high = (q, high) if mpmath.log(moment) <= odds * epsilon else (low, q)
+        if low + p > 1.0:
+            continue  # the other order of the two laws allows less
+        # The coin and its mirror image: what the claim says is symmetric.
+        for level, power in ((p, low), (1 - low, 1 - p)):
+            above = curve.power(float(level)) - float(power)
+            assert -1e-15 <= above < 2e-4 * max(float(power), 1e-9)
+
+
+def test_curves_say_whether_they_are_symmetric():
+    assert renyi_curve(2.0, 1.0).symmetric
+    assert trade_off_curve(ZeroConcentratedDp(0.3)).symmetric
+    assert dp_event_curve(dp_accounting.GaussianDpEvent(1.0)).symmetric
+    assert dp_sgd_curve(20, 1.0, 0.1, "both").symmetric
+    assert not dp_sgd_curve(20, 1.0, 0.1).symmetric
+
+
+@pytest.mark.filterwarnings("error")
+def test_impossible_losses_make_no_infinite_likelihood():
+    pld = privacy_loss_distribution.from_gaussian_mechanism(
+        0.025, sampling_prob=0.01, value_discretization_interval=0.1
+    )
+    for direction in ("remove", "add", "both"):
+        powers = privacy_loss_curve(pld, direction).power(np.linspace(0.0, 1.0, 99))
+        assert np.all(np.diff(powers) >= 0.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_groups_have_finite_tangents_at_the_smallest_levels():
+    for curve in (GaussianCurve(0.0), GaussianCurve(3.0)):
+        assert np.all(np.isfinite(GroupCurve(curve, 5).slope([1e-320, 1.0 - 1e-16])))
+
+
+def test_a_group_is_as_large_as_its_parameter_allows():
+    assert GaussianCurve(1e-3).group(20_000).mu == 20.0
+    assert GaussianCurve(0.0).group(10**12).mu == 0.0
+    assert BoundedRangeCurve(0.1).group(6000).width == 600.0
 
 
 @pytest.mark.parametrize(
