@@ -66,8 +66,7 @@ class Cell:
 
     @property
     def best_of_theirs(self) -> list[float]:
-        """Largest bound of each repeat over the critic bounds, chosen afterwards in their favour.
-        """
+        """Largest bound of each repeat over the critic bounds, chosen later in their favour."""
         return [
             max((b for b in row if not math.isnan(b)), default=math.nan)
             for row in zip(*self.their_bounds.values(), strict=True)

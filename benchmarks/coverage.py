@@ -262,8 +262,7 @@ class Total:
 
     @property
     def p_value(self) -> float:
-        """One-sided: probability of so many refutations or more if the failure probability is kept.
-        """
+        """One-sided: probability of so many refutations if the failure probability is kept."""
         return float(stats.binom.sf(self.refuted - 1, self.repeats, self.failure_probability))
 
 

@@ -86,8 +86,7 @@ def results(program: Any, arguments: tuple[str, ...]) -> Any:
 
 
 def leaves(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields each value of a document with its place in it, but for what differs from run to run.
-    """
+    """Yields each value of a document with its place, but for what differs from run to run."""
     if isinstance(content, dict):
         for key, value in content.items():
             if not any(word in key for word in _NOT_COMPARED):
