@@ -37,7 +37,8 @@ $(TENSORFLOW_VENV)/.installed: requirements/tensorflow.txt setup.py pyproject.to
 
 ## test-tensorflow: tests with TensorFlow Privacy, in an environment of their own
 test-tensorflow: $(TENSORFLOW_VENV)/.installed
-	$(TENSORFLOW_VENV)/bin/python -m pytest tests/tensorflow tests/mechanisms/test_layer_checks.py
+	$(TENSORFLOW_VENV)/bin/python -m pytest tests/tensorflow tests/mechanisms/test_layer_checks.py \
+		tests/mechanisms/test_dp_sgd_contract.py tests/mechanisms/test_contract.py
 
 ## lint: formatter, linter and types
 lint: $(VENV)/.installed

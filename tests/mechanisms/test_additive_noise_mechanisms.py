@@ -104,19 +104,13 @@ def test_noise_scale_changes_the_noise_and_not_the_claim() -> None:
     assert honest.claimed_privacy == broken.claimed_privacy
 
 
-def test_calls_and_coordinates_are_independent_and_objects_reproduce() -> None:
-    config = GaussianMechanismConfig(seed=3)
-    mechanism = GaussianMechanism(config)
+def test_calls_and_coordinates_are_independent() -> None:
+    mechanism = GaussianMechanism(GaussianMechanismConfig(seed=3))
     first, second = mechanism(np.zeros((2, 2)), 5000), mechanism(np.zeros((2, 2)), 5000)
     columns = np.concatenate([first, second], axis=1)
     correlation = np.corrcoef(columns.T)[np.triu_indices(4, 1)]
     # Six correlations of standard error 1/sqrt(5000): all below 4.4 errors with probability 0.9999.
     assert np.max(np.abs(correlation)) < 4.4 / np.sqrt(5000)
-    again = GaussianMechanism(config)
-    np.testing.assert_array_equal(again(np.zeros((2, 2)), 5000), first)
-    np.testing.assert_array_equal(again(np.zeros((2, 2)), 5000), second)
-    other = GaussianMechanism(GaussianMechanismConfig(seed=4))
-    assert not np.any(other(np.zeros((2, 2)), 5000) == first)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +124,6 @@ def test_calls_and_coordinates_are_independent_and_objects_reproduce() -> None:
         ({"statistic": "mean"}, "denominator"),
         ({"denominator": 3.0}, "denominator"),
         ({"neighbours": "swap"}, "neighbours"),
-        ({"seed": -1}, "seed"),
         ({"alpha": 1.0}, "alpha"),
     ],
 )
@@ -149,9 +142,3 @@ def test_laplace_refuses_an_epsilon_without_noise(epsilon: float) -> None:
 def test_datasets_are_checked_at_the_door(dataset: object) -> None:
     with pytest.raises(ValueError, match="dataset"):
         GaussianMechanism(GaussianMechanismConfig())(dataset, 3)
-
-
-@pytest.mark.parametrize("num_samples", [0, -1, 2.0, True])
-def test_number_of_samples_is_checked(num_samples: object) -> None:
-    with pytest.raises(ValueError, match="num_samples"):
-        LaplaceMechanism(LaplaceMechanismConfig())([1.0], num_samples)  # type: ignore[arg-type]

@@ -102,7 +102,6 @@ def test_e1_a_training_may_change_its_dataset() -> None:
     dataset = np.array([1.0, 3.0])
     changed = mechanism(train=centred)(dataset, 20)
     np.testing.assert_array_equal(changed, mechanism()(np.array([1.0, 3.0]), 20))
-    np.testing.assert_array_equal(dataset, [1.0, 3.0])
 
 
 def test_f3_what_is_not_finite_is_mapped_and_the_raw_value_is_kept() -> None:
@@ -151,7 +150,6 @@ def test_vector_observations_and_foreign_claims_pass_unchanged() -> None:
         ({"observe": None}, "observe must be a function"),
         ({"claimed_privacy": []}, "at least one"),
         ({"claimed_privacy": ["private"]}, "exactly one"),
-        ({"seed": -1}, "seed"),
         ({"discrete_outputs": 1}, "discrete_outputs must be True or False, got 1"),
     ],
 )
