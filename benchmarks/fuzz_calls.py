@@ -1,8 +1,9 @@
 """A fuzzer of this package's public functions: draws a call, makes it, and judges what came of it.
 
-A call is right if it returns without NaN, or raises ValueError, TypeError, OSError or ImportError with a text that this package
-wrote; in a bounded time and without a warning. Arguments are plausible values of which a few are replaced by extreme ones. Every
-call has a key, (seed, subject, number), from which it can be made again.
+A call is right if it returns without NaN, or raises ValueError, TypeError, OSError or ImportError
+with a text that this package wrote; in a bounded time and without a warning. Arguments are
+plausible values of which a few are replaced by extreme ones. Every call has a key, (seed, subject,
+number), from which it can be made again.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class Subject:
 def function_subject(
     name: str, function: Callable[..., Any], left_out: Collection[str] = ()
 ) -> Subject:
-    """Returns a subject that calls a function or builds a class, then a few methods of what comes back.
+    """Returns a subject that calls a function or builds a class, then a few methods of what comes
+    back.
 
     Args:
       name: of the subject.
@@ -216,7 +218,8 @@ def _complaint(error: BaseException) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     notes = getattr(error, "__notes__", ())
     if notes and any(os.path.basename(frame.filename) == _USER_CODE for frame in frames):
-        return None  # an example function was given what it does not take, and the note says that it raised
+        # An example function was given what it does not take, and the note says that it raised.
+        return None
     words = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
     if not isinstance(error, _REFUSALS) or isinstance(error, Warning):
         return words

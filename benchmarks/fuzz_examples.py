@@ -1,7 +1,8 @@
 """Plausible arguments for the fuzzer, by parameter name or by annotation.
 
-A new function joins by itself when its parameters have names or annotations that are known here. One that does not is
-reported, so that its parameter is added here or the function is put on its room's list of what is left out.
+A new function joins by itself when its parameters have names or annotations that are known here.
+One that does not is reported, so that its parameter is added here or the function is put on its
+room's list of what is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def log_masses(draw: Drawer, size: int = 4) -> np.ndarray:
 
 
 def samples(draw: Drawer) -> np.ndarray:
-    """Returns samples as testers and mechanisms get them: continuous, discrete, constant, heavy, in one or more columns."""
+    """Returns samples as testers and mechanisms get them: continuous, discrete, constant, heavy, in
+    one or more columns.
+    """
     count = draw.choose(2, 8, 20, 30, 200)
     columns = draw.choose(1, 1, 1, 2, 11)
     rng = draw.rng
@@ -60,12 +63,15 @@ def dataset(draw: Drawer) -> Any:
     count, rng = draw.choose(1, 2, 20), draw.rng
     shape = draw.choose((count,), (count, 1), (count, 2), (count, 3))
     return draw.choose(
-        rng.random(shape), rng.normal(size=shape), rng.integers(0, 2, shape), rng.random(shape) * 1e308
+        rng.random(shape), rng.normal(size=shape), rng.integers(0, 2, shape),
+        rng.random(shape) * 1e308
     )  # fmt: skip
 
 
 def claims() -> Examples:
-    """Returns examples of privacy properties, and of the curves and families that they are tested in."""
+    """Returns examples of privacy properties, and of the curves and families that they are tested
+    in.
+    """
     from dvrenyi_plugin import interfaces as i
     from dvrenyi_plugin.privacy import trade_off, trade_off_families
 
@@ -195,7 +201,9 @@ NUMBERS: Examples = {
     "np.random.SeedSequence": lambda d: np.random.SeedSequence(1),
     "np.random.Generator": lambda d: np.random.default_rng(1),
     "rejects": lambda d: (lambda limit: lambda epsilon: epsilon < limit)(d.rng.random()),
-    "log_ratio": lambda d: (lambda x: x[:, 0]) if d.rng.random() < 0.7 else (lambda x: -(x[:, 0] ** 2)),
+    "log_ratio": lambda d: (
+        (lambda x: x[:, 0]) if d.rng.random() < 0.7 else (lambda x: -(x[:, 0] ** 2))
+    ),
     "read_training_config.config": lambda d: d.plausible("", "", "TrainingConfig"),
     "modules": one_of(()),
     "train": lambda d: lambda records, seed: np.max(records) + np.random.default_rng(seed).normal(),

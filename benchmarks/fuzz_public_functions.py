@@ -1,10 +1,13 @@
-"""Calls every public function, config, mechanism, tester and command with extreme arguments, and prints what goes wrong.
+"""Calls every public function, config, mechanism, tester and command with extreme arguments, and
+prints what goes wrong.
 
     python benchmarks/fuzz_public_functions.py --minutes=60 --seed=1
     python benchmarks/fuzz_public_functions.py --rooms=flows,samplers --minutes=5
-    python benchmarks/fuzz_public_functions.py --only=conversions.gaussian_dp_epsilon --case=17 --seed=1
+    python benchmarks/fuzz_public_functions.py --only=privacy.conversions.dp_sgd_mu --case=17
+    --seed=1
 
-Prints one line for each different fault, with flags that make the same call again, and ends with status 1 if there was any.
+Prints one line for each different fault, with flags that make the same call again, and ends with
+status 1 if there was any.
 """
 
 from __future__ import annotations

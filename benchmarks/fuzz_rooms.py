@@ -1,7 +1,8 @@
-"""What the fuzzer calls, room by room: a room is a part of the package with its examples and what it leaves out.
+"""What the fuzzer calls, room by room: a room is a part of the package with its examples and what
+it leaves out.
 
-Every public function and class of a room's modules is found by introspection. A new module joins if its name begins with one
-of the room's; a new function joins if its parameters have examples.
+Every public function and class of a room's modules is found by introspection. A new module joins if
+its name begins with one of the room's; a new function joins if its parameters have examples.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ class Room:
 
     Attributes:
       name: for --rooms.
-      modules: beginnings of module names, without the package's own: "mechanisms.losses" also stands for
-        "mechanisms.grid.losses", so that a module may move into a package inside its own.
-      examples: makes the examples beyond those of numbers; later than import, since they import the package.
+      modules: beginnings of module names, without the package's own: "mechanisms.losses" also
+        stands for "mechanisms.grid.losses", so that a module may move into a package inside its
+        own.
+      examples: makes the examples beyond those of numbers; later than import, since they import the
+        package.
       sizes: parameters whose large values ask for large work.
       left_out: name of a function, a class or a "Class.method" -> why it is not called.
       takes: which names of those modules are called.
@@ -145,7 +148,9 @@ def _is_named(module: str, beginning: str) -> bool:
 
 @functools.cache
 def _class_examples() -> Examples:
-    """Returns, for every class of the package's public modules, an example that builds one from examples."""
+    """Returns, for every class of the package's public modules, an example that builds one from
+    examples.
+    """
     records = {
         name for room in ROOMS for name, reason in room.left_out.items() if reason is _RECORD
     }
@@ -162,7 +167,9 @@ def _class_examples() -> Examples:
 
 
 def command_subject(name: str, small: Mapping[str, str]) -> Subject:
-    """Returns a subject that runs a command line in this process: a few flags extreme, the rest as in `small`."""
+    """Returns a subject that runs a command line in this process: a few flags extreme, the rest as
+    in `small`.
+    """
     program = importlib.import_module(f"{_PACKAGE}.binaries.{name}")
     flags = {flag.name: flag for flag in _flags_of(program)}
 
@@ -261,23 +268,33 @@ def _run(program: Any, argv: list[str]) -> int:
 _INTERNAL = "inner part; what calls it has checked the arguments"
 _RECORD = "record of results, made by the package"
 
-_CURVES = ("_TangentsCurve", "GaussianCurve", "BoundedRangeCurve", "ApproximateDpCurve", "PointsCurve", "MinimumCurve", "GroupCurve")  # fmt: skip
-_CURVE_FAMILIES = ("GaussianFamily", "ApproximateDpFamily", "BoundedRangeFamily", "RenyiFamily", "SingleCurveFamily", "TradeOffFamily")  # fmt: skip
+_CURVES = ("_TangentsCurve", "GaussianCurve", "BoundedRangeCurve", "ApproximateDpCurve",
+    "PointsCurve", "MinimumCurve", "GroupCurve")  # fmt: skip
+_CURVE_FAMILIES = ("GaussianFamily", "ApproximateDpFamily", "BoundedRangeFamily", "RenyiFamily",
+    "SingleCurveFamily", "TradeOffFamily")  # fmt: skip
 ROOMS: tuple[Room, ...] = (
     Room(
         "numbers",
-        ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.guarded_fit", "privacy.", "interfaces"),
+        ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.guarded_fit",
+            "privacy.", "interfaces"),
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
-            **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
-            **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
-            **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
+            **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"),
+                _INTERNAL),
+            **dict.fromkeys(("label_points", "LabelledPoints", "PolynomialLogRatio",
+                    "SplineLogRatio"), _INTERNAL),
+            **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio",
+                    "guarded_fit"), _INTERNAL),
             **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim"), _INTERNAL),
-            **dict.fromkeys(("renyi_from_excess", "log_moment_excess", "log_phi", "check_curve", "check_family"), _INTERNAL),
-            **dict.fromkeys(("EProcess.can_reject", "GrowthOptimalEProcess.can_reject", "TradeOffEProcess.can_reject"), _INTERNAL),
-            **dict.fromkeys((f"{kind}.{name}" for kind in _CURVES for name in ("power_at", "slope_at")), _INTERNAL),
+            **dict.fromkeys(("renyi_from_excess", "log_moment_excess", "log_phi", "check_curve",
+                    "check_family"), _INTERNAL),
+            **dict.fromkeys(("EProcess.can_reject", "GrowthOptimalEProcess.can_reject",
+                    "TradeOffEProcess.can_reject"), _INTERNAL),
+            **dict.fromkeys((f"{kind}.power_at" for kind in _CURVES), _INTERNAL),
+            **dict.fromkeys((f"{kind}.slope_at" for kind in _CURVES), _INTERNAL),
             **dict.fromkeys((f"{kind}.power_and_slope_at" for kind in _CURVE_FAMILIES), _INTERNAL),
-            **dict.fromkeys(("ClosestNull", "NearestNull", "RefutationPlan", "AuditPlan", "DpSgdClaim"), _RECORD),
+            **dict.fromkeys(("ClosestNull", "NearestNull", "RefutationPlan", "AuditPlan",
+                    "DpSgdClaim"), _RECORD),
         },
     ),
     Room(
@@ -297,7 +314,8 @@ ROOMS: tuple[Room, ...] = (
         left_out={
             "BoundResult": _RECORD,
             **dict.fromkeys(("ThresholdCounts", "LinearScore", "fit_linear_score"), _INTERNAL),
-            **dict.fromkeys(("count_at_every_threshold", "split_samples", "num_fitting", "fewest_samples"), _INTERNAL),
+            **dict.fromkeys(("count_at_every_threshold", "split_samples", "num_fitting",
+                    "fewest_samples"), _INTERNAL),
         },
     ),
     Room(
@@ -305,11 +323,15 @@ ROOMS: tuple[Room, ...] = (
         ("flows.",),
         examples=flow_examples,
         left_out={
-            **dict.fromkeys(("ExponentialTransport", "ImplicitTransport", "make_line_transport", "LinearLineSolver"), _INTERNAL),
-            **dict.fromkeys(("LogLineSolver", "neighbour_differences", "log_mean_exp", "resolve_events"), _INTERNAL),
-            **dict.fromkeys(("langevin_step", "birth_death_rates", "birth_death_step", "children_of"), _INTERNAL),
+            **dict.fromkeys(("ExponentialTransport", "ImplicitTransport", "make_line_transport",
+                    "LinearLineSolver"), _INTERNAL),
+            **dict.fromkeys(("LogLineSolver", "neighbour_differences", "log_mean_exp",
+                    "resolve_events"), _INTERNAL),
+            **dict.fromkeys(("langevin_step", "birth_death_rates", "birth_death_step",
+                    "children_of"), _INTERNAL),
             **dict.fromkeys(("central_difference_gradient",), _INTERNAL),
-            **dict.fromkeys(("FlowPath", "PairConstants", "ParticleRun", "CertifiedValue"), _RECORD),
+            **dict.fromkeys(("FlowPath", "PairConstants", "ParticleRun", "CertifiedValue"),
+                _RECORD),
         },
     ),
     Room(
@@ -321,14 +343,18 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "audits",
         ("audits.", "comparison.", "data.", "execution.", "generators.", "critics.neural_estimator",
-         "mechanisms.dp_sgd.config", "mechanisms.dp_sgd.base", "mechanisms.dp_sgd.networks", "mechanisms.dp_sgd.opacus", "mechanisms.dp_sgd.ensemble."),
+         "mechanisms.dp_sgd.config", "mechanisms.dp_sgd.base", "mechanisms.dp_sgd.networks",
+         "mechanisms.dp_sgd.opacus", "mechanisms.dp_sgd.ensemble."),
         left_out={
             **dict.fromkeys(("AuditClaim", "DpSgdClaim"), _RECORD),
             **dict.fromkeys(("BoundedArrays.random_genes", "BoundedArrays.moved"), _INTERNAL),
             **dict.fromkeys(("BoundedArrays.differ", "BoundedArrays.pair"), _INTERNAL),
             "ConstantDatasetGenerator": "gives back whatever it is given",
         },
-        takes=lambda name: name.endswith(("Config", "Claim", "Generator")) or name in ("BoundedArrays", "dp_sgd_claim"),
+        takes=lambda name: (
+            name.endswith(("Config", "Claim", "Generator"))
+            or name in ("BoundedArrays", "dp_sgd_claim")
+        ),
         examples=lambda: {**claims(), **audit_examples()},
     ),
     Room(
@@ -337,9 +363,11 @@ ROOMS: tuple[Room, ...] = (
         commands={
             "plan_audit": {"num_models": "100", "alpha": "2"},
             "audit_shk": {"num_samples": "200", "num_records": "4", "cells": "48", "run_time": "1"},
-            "audit_dpsgd": {"num_models": "4", "steps": "2", "num_records": "8", "dataset": "digits", "model": "logistic",
+            "audit_dpsgd": {"num_models": "4", "steps": "2", "num_records": "8",
+                "dataset": "digits", "model": "logistic",
                             "backend": "serial", "num_workers": "1", "initial_weights": "random"},
-            "compare_testers": {"mechanisms": "gaussian", "testers": "threshold", "sample_sizes": "50", "repeats": "1",
+            "compare_testers": {"mechanisms": "gaussian", "testers": "threshold",
+                "sample_sizes": "50", "repeats": "1",
                                 "num_workers": "1", "dp_auditorium": "false"},
         },
     ),

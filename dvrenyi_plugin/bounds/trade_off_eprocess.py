@@ -1,9 +1,11 @@
-"""The trade-off e-process: an anytime-valid lower bound in a family of trade-off curves, from samples.
+"""The trade-off e-process: an anytime-valid lower bound in a family of trade-off curves, from
+samples.
 
-Pairs of samples multiply the factors of `trade_off_factor` for every curve of a family that is ordered by leakage;
-`eprocess` says why the largest parameter rejected with all smaller ones is a lower bound at any time. What is bounded is
-the least member of the family that the two laws keep: "not mu-Gaussian DP for any mu below the bound". No D_alpha is
-bounded by it, since a mechanism may break a curve at a single event.
+Pairs of samples multiply the factors of `trade_off_factor` for every curve of a family that is
+ordered by leakage; `eprocess` says why the largest parameter rejected with all smaller ones is a
+lower bound at any time. What is bounded is the least member of the family that the two laws keep:
+"not mu-Gaussian DP for any mu below the bound". No D_alpha is bounded by it, since a mechanism may
+break a curve at a single event.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from dvrenyi_plugin.critics.simple_families import Array, LogRatio, fit_log_rati
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family
 
-# Pairs before the first bet when nobody knows how many will come: half the promised noise (mu 2 for a claim of 1) was
-# refuted after a median of 33 pairs with 16, of 42 with 10.
+# Pairs before the first bet when nobody knows how many will come: half the promised noise (mu 2 for
+# a claim of 1) was refuted after a median of 33 pairs with 16, of 42 with 10.
 TRADE_OFF_WARM_UP = 16
 # Nulls at which the best bet is solved for; in between its levels are interpolated.
 _COARSE_NULLS = 6
@@ -75,19 +77,23 @@ class _Bettor:
 
 
 class TradeOffEProcess(EProcess):
-    """Bets against "Q(E) <= F_t(P(E)) for every event E" for a grid of t, batch by batch; see `EProcess`.
+    """Bets against "Q(E) <= F_t(P(E)) for every event E" for a grid of t, batch by batch; see
+    `EProcess`.
 
-    A symmetric curve says the same of (P, Q), so for such a family one process covers both orders of the laws.
+    A symmetric curve says the same of (P, Q), so for such a family one process covers both orders
+    of the laws.
 
     Args:
       family: the curves F_t.
-      failure_probability: level of the lower bound on t, in (0, 1), one-sided, over all times at once.
+      failure_probability: level of the lower bound on t, in (0, 1), one-sided, over all times at
+        once.
       claims: further parameters to test beside the family's grid, each >= 0.
       fit: returns an estimate of log dQ/dP from past samples, and its name.
       warm_up: pairs seen before the first bet, >= 2.
-      refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this factor, > 1.
-      num_cells: cells of the estimate's values that are told apart, >= 2; by default more as more pairs are seen.
-        Validity does not depend on it.
+      refit_ratio: the estimate and the bets are refitted each time the pairs seen grow by this
+        factor, > 1.
+      num_cells: cells of the estimate's values that are told apart, >= 2; by default more as more
+        pairs are seen. Validity does not depend on it.
 
     Source: the factor and its proof: `dvrenyi_plugin.bounds.trade_off_factor`.
     """
@@ -124,11 +130,13 @@ class TradeOffEProcess(EProcess):
         return self._curves
 
     def can_reject(self, value: float, num_pairs: float) -> bool:
-        """Returns whether any samples at all could reject the curve of this parameter within so many pairs from the start.
+        """Returns whether any samples at all could reject the curve of this parameter within so
+        many pairs from the start.
 
-        Those of `observe` count too. Where the answer is no, the lower bound stays below the parameter whatever the laws
-        are: u(x) v(y) is at most 1 / (F(a) (1 - a)) for every a, since two laws on the points x and y with P(x) = a and
-        Q(x) = F(a) keep the claim, and the mean of the factor under them is at most 1.
+        Those of `observe` count too. Where the answer is no, the lower bound stays below the
+        parameter whatever the laws are: u(x) v(y) is at most 1 / (F(a) (1 - a)) for every a, since
+        two laws on the points x and y with P(x) = a and Q(x) = F(a) keep the claim, and the mean of
+        the factor under them is at most 1.
         """
         value = check_real(self._curves.parameter, value, at_least=0.0)
         bets = check_real("num_pairs", num_pairs, at_least=0.0) - max(self._warm_up, self._observed)
@@ -136,8 +144,10 @@ class TradeOffEProcess(EProcess):
         return bets * -math.log(float((power * (1.0 - _LEVELS)).max())) >= self._log_threshold
 
     def point_estimate(self) -> float:
-        """Returns the least parameter of the grid whose curve the fitted log ratio's laws keep, 0.0 for equal laws, the
-        largest of the grid when none does: no confidence statement goes with it."""
+        """Returns the least parameter of the grid whose curve the fitted log ratio's laws keep, 0.0
+        for equal laws, the largest of the grid when none does: no confidence statement goes with
+        it.
+        """
         self._check_seen()
         past_q, past_p = self._past[0].array, self._past[1].array
         believed = self._believe(self._fit(past_q, past_p)[0], past_q, past_p)
@@ -165,10 +175,11 @@ class TradeOffEProcess(EProcess):
         return _Bettor(believed, broken[earns], first[earns], second[earns])
 
     def _believe(self, log_ratio: LogRatio, past_q: Array, past_p: Array) -> _Believed | None:
-        """Returns the masses that the estimate gives to cells with equal shares of the past; None when it sees no
-        difference.
+        """Returns the masses that the estimate gives to cells with equal shares of the past; None
+        when it sees no difference.
 
-        The past says where its values lie, the estimate how the mass at each is shared: counts alone would be noisier.
+        The past says where its values lie, the estimate how the mass at each is shared: counts
+        alone would be noisier.
         """
         values = np.concatenate([log_ratio(past_q), log_ratio(past_p)])
         weights = np.repeat([0.5 / len(past_q), 0.5 / len(past_p)], [len(past_q), len(past_p)])
@@ -243,5 +254,7 @@ class TradeOffEProcess(EProcess):
 
 
 def _default_num_cells(pairs: int) -> int:
-    """24 up to 500 pairs, 48 at 5,000, 96 from 50,000: with 24 the bound came to 0.966 of its limit at 5,000."""
+    """24 up to 500 pairs, 48 at 5,000, 96 from 50,000: with 24 the bound came to 0.966 of its limit
+    at 5,000.
+    """
     return int(min(96.0, max(24.0, 24.0 * (pairs / 500.0) ** 0.3)))

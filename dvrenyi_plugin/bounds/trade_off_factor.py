@@ -1,18 +1,21 @@
 """The factor that bets against a trade-off curve: "Q(E) <= F(P(E)) for every event E".
 
-For nested events E_k = {score >= c_k}, levels a_k in (0, 1) and weights w_k >= 0, all fixed in advance, a pair of samples
-(x from Q, y from P) contributes u(x) v(y) with
+For nested events E_k = {score >= c_k}, levels a_k in (0, 1) and weights w_k >= 0, all fixed in
+advance, a pair of samples (x from Q, y from P) contributes u(x) v(y) with
 
-    u(x) = 1 + sum_k w_k (1{x in E_k} - F(a_k)),      v(y) = 1 - sum_k w_k F'(a_k) (1{y in E_k} - a_k),
+    u(x) = 1 + sum_k w_k (1{x in E_k} - F(a_k)),
+    v(y) = 1 - sum_k w_k F'(a_k) (1{y in E_k} - a_k),
 
-both kept nonnegative. Its mean is at most 1 whenever the claim holds: with p_k = P(E_k), the mean of u is at most
-1 + sum_k w_k (F(p_k) - F(a_k)) <= 1 + sum_k w_k F'(a_k) (p_k - a_k) = A, since F is concave (any supergradient serves for
-F'), and the mean of v is 2 - A, so the product is at most A (2 - A) = 1 - (A - 1)^2. Only the product is bounded: factors
-go in pairs, or in means over blocks when the counts differ.
+both kept nonnegative. Its mean is at most 1 whenever the claim holds: with p_k = P(E_k), the mean
+of u is at most 1 + sum_k w_k (F(p_k) - F(a_k)) <= 1 + sum_k w_k F'(a_k) (p_k - a_k) = A, since F is
+concave (any supergradient serves for F'), and the mean of v is 2 - A, so the product is at most A
+(2 - A) = 1 - (A - 1)^2. Only the product is bounded: factors go in pairs, or in means over blocks
+when the counts differ.
 
-The best bet. Let p and q be the masses that the two laws are believed to have on the cells between the thresholds. Among
-the pairs (p', q') with q'(E_k) = F(p'(E_k)), take the one nearest in KL(p || p') + KL(q || q'), a_k = p'(E_k) and w_k the
-increments of q / q'. Then u = q / q' and v = p / p', and the mean log factor is that divergence: the information limit.
+The best bet. Let p and q be the masses that the two laws are believed to have on the cells between
+the thresholds. Among the pairs (p', q') with q'(E_k) = F(p'(E_k)), take the one nearest in KL(p ||
+p') + KL(q || q'), a_k = p'(E_k) and w_k the increments of q / q'. Then u = q / q' and v = p / p',
+and the mean log factor is that divergence: the information limit.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ class NearestNull:
     """The pair that keeps the claim and is hardest to tell from (Q, P) by the cells of the score.
 
     Attributes:
-      thresholds: shape (m,), the k for which the event "score in cell k or above" is as likely as the claim allows.
+      thresholds: shape (m,), the k for which the event "score in cell k or above" is as likely as
+        the claim allows.
       levels: shape (m,), a_k = P'(score in cell k or above) for these, decreasing.
       rate: KL(Q || Q') + KL(P || P') in nats a pair, over the cells.
     """
@@ -63,7 +67,9 @@ class NearestNull:
 
 
 def keeps_claim(masses_q: Array, masses_p: Array, curve: TradeOffCurve) -> bool:
-    """Returns whether laws with these masses on the cells, each of shape (k,), keep the claim at every threshold."""
+    """Returns whether laws with these masses on the cells, each of shape (k,), keep the claim at
+    every threshold.
+    """
     return bool(np.all(_tails(masses_q) <= curve.power_at(np.minimum(_tails(masses_p), 1.0))))
 
 
@@ -72,11 +78,13 @@ def nearest_null(
 ) -> NearestNull:
     """Returns the nearest pair that keeps the claim at every threshold.
 
-    A convex programme, solved by active sets: on given thresholds the claim holds with equality, and the cells between
-    them are one. A threshold whose weight comes out negative leaves the set, one at which the claim is broken enters.
+    A convex programme, solved by active sets: on given thresholds the claim holds with equality,
+    and the cells between them are one. A threshold whose weight comes out negative leaves the set,
+    one at which the claim is broken enters.
 
     Args:
-      masses_q: shape (k,), positive masses of Q on the cells, in increasing order of the score; they sum to one.
+      masses_q: shape (k,), positive masses of Q on the cells, in increasing order of the score;
+        they sum to one.
       masses_p: the same for P.
       curve: the claim.
       start: the solution for a similar claim on the same cells.
@@ -95,7 +103,8 @@ def nearest_null(
         if not kept.all():
             active, levels = active[kept], levels[kept]
             continue
-        # What the pair gives to every threshold: within a merged cell, in proportion to the believed masses.
+        # What the pair gives to every threshold: within a merged cell, in proportion to the
+        # believed masses.
         cell = np.searchsorted(active, np.arange(masses_q.size), side="right")
         null_q = _tails(masses_q / ratio_q[cell])
         null_p = _tails(masses_p * (_differences(levels) / merged_p)[cell])
@@ -117,10 +126,12 @@ def _merged(tails: Array, active: NDArray[np.intp]) -> Array:
 def _on_the_curve(
     masses_q: Array, masses_p: Array, curve: TradeOffCurve, levels: Array
 ) -> tuple[Array, float]:
-    """Returns the levels of the nearest pair with Q'(E_k) = F(P'(E_k)) at every threshold, and its rate.
+    """Returns the levels of the nearest pair with Q'(E_k) = F(P'(E_k)) at every threshold, and its
+    rate.
 
-    In the levels the objective is a sum of -p log of differences of a (convex) and of -q log of differences of F(a), whose
-    Hessian is tridiagonal and, while q / q' increases with the score, positive semidefinite.
+    In the levels the objective is a sum of -p log of differences of a (convex) and of -q log of
+    differences of F(a), whose Hessian is tridiagonal and, while q / q' increases with the score,
+    positive semidefinite.
     """
     entropy = float(masses_q @ np.log(masses_q) + masses_p @ np.log(masses_p))
     levels = np.clip(levels, _END, 1.0 - _END)
@@ -157,10 +168,12 @@ def log_factors(
     slope: Array,
     block_sizes: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Array, Array, Array]:
-    """Returns log u and log v on the cells for several claims, and the mean log factor that is expected of a block.
+    """Returns log u and log v on the cells for several claims, and the mean log factor that is
+    expected of a block.
 
     Args:
-      masses_q: shape (k,), masses that Q is believed to have on the cells, in increasing order of the score.
+      masses_q: shape (k,), masses that Q is believed to have on the cells, in increasing order of
+        the score.
       masses_p: the same for P.
       thresholds: shape (m,), the events that are bet on, see `NearestNull`.
       levels: shape (c, m), any a_k in (0, 1), decreasing: one row for each claim.
@@ -169,8 +182,9 @@ def log_factors(
       block_sizes: samples of Q and of P in one block, whose halves are averaged.
 
     Returns:
-      log u, shape (c, k), used at samples of Q; log v, shape (c, k), used at samples of P; the expected log factor of a
-      block, shape (c,), possibly negative. The factors are valid whatever the masses, thresholds and levels are.
+      log u, shape (c, k), used at samples of Q; log v, shape (c, k), used at samples of P; the
+      expected log factor of a block, shape (c,), possibly negative. The factors are valid whatever
+      the masses, thresholds and levels are.
     """
     merged_q = _merged(_tails(masses_q), thresholds)
     ratio = merged_q / np.maximum(_differences(power), _LEAST_CELL)

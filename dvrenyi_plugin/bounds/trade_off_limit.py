@@ -1,8 +1,10 @@
-"""The information limit of a claim about all events: how much of a family's parameter n pairs of samples can certify.
+"""The information limit of a claim about all events: how much of a family's parameter n pairs of
+samples can certify.
 
-The most that the log of an e-value against a trade-off curve can grow for each pair is the least KL(Q || Q') + KL(P || P')
-over all pairs of laws that keep the claim: the rate of `trade_off_factor.nearest_null` on fine cells of the log ratio.
-Once n times the rate falls below log(1 / failure probability) the claim is out of reach on average, whatever the method.
+The most that the log of an e-value against a trade-off curve can grow for each pair is the least
+KL(Q || Q') + KL(P || P') over all pairs of laws that keep the claim: the rate of
+`trade_off_factor.nearest_null` on fine cells of the log ratio. Once n times the rate falls below
+log(1 / failure probability) the claim is out of reach on average, whatever the method.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _LEAST_MASS = 1e-15
 
 
 def trade_off_rate(pair: GridPair, curve: TradeOffCurve) -> float:
-    """Returns the most that the log of an e-value against the curve can grow with one pair of samples, in nats.
+    """Returns the most that the log of an e-value against the curve can grow with one pair of
+    samples, in nats.
 
     Args:
       pair: the true laws.
@@ -42,8 +45,9 @@ def trade_off_rate(pair: GridPair, curve: TradeOffCurve) -> float:
 def certifiable_parameter(
     pair: GridPair, family: TradeOffFamily, num_pairs: int, failure_probability: float
 ) -> float:
-    """Returns the largest parameter with num_pairs x rate >= log(1 / failure_probability), between the ends of the family's
-    grid; 0.0 if none has. It is the limit for the typical run of the best method.
+    """Returns the largest parameter with num_pairs x rate >= log(1 / failure_probability), between
+    the ends of the family's grid; 0.0 if none has. It is the limit for the typical run of the best
+    method.
 
     Args:
       pair: the true laws.
@@ -71,7 +75,9 @@ def _rate(masses_q: Array, masses_p: Array, curve: TradeOffCurve) -> float:
 
 
 def _cells(pair: GridPair) -> tuple[Array, Array]:
-    """Returns masses of Q and P on cells of the log ratio, in increasing order of it, none of them 0."""
+    """Returns masses of Q and P on cells of the log ratio, in increasing order of it, none of them
+    0.
+    """
     if not isinstance(pair, GridPair):
         raise ValueError(f"pair must be a GridPair, got {pair!r}")
     carried = np.maximum(pair.log_q, pair.log_p) > -np.inf

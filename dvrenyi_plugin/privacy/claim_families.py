@@ -1,4 +1,6 @@
-"""The family of curves in which a privacy claim is tested, so that its bound is on the scale of the claim."""
+"""The family of curves in which a privacy claim is tested, so that its bound is on the scale of the
+claim.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ class RenyiFamily(TradeOffFamily):
 
 
 class SingleCurveFamily(TradeOffFamily):
-    """One curve, for a claim that is not tested in a family: it is refuted or not, and nothing beyond it is certified.
+    """One curve, for a claim that is not tested in a family: it is refuted or not, and nothing
+    beyond it is certified.
 
     Args:
       claimed: the curve.
@@ -105,9 +108,11 @@ class SingleCurveFamily(TradeOffFamily):
 
 @functools.lru_cache(maxsize=64)  # a tester and its configuration ask for the same one
 def family_of(claim: Claim) -> TradeOffFamily:
-    """Returns the family whose parameter is the claim's own number; a claim above the family's grid is a null of its own.
+    """Returns the family whose parameter is the claim's own number; a claim above the family's grid
+    is a null of its own.
 
-    zCDP has a family of one: its curve is the least of 40 polygons, and takes most of a second to make.
+    zCDP has a family of one: its curve is the least of 40 polygons, and takes most of a second to
+    make.
 
     Args:
       claim: what `read_claim` returns.

@@ -1,11 +1,12 @@
 """Trade-off curves: a privacy claim as the most power that it allows at each level.
 
-A curve F says of two laws P and Q that no event gains more than it allows: Q(E) <= F(P(E)) for every event E. F is
-concave and nondecreasing on [0, 1] with F(1) = 1; 1 - F is the trade-off function of Dong, Roth and Su (2022),
-"Gaussian Differential Privacy". Every test of "the output came from P" with level a has power at most F(a).
+A curve F says of two laws P and Q that no event gains more than it allows: Q(E) <= F(P(E)) for
+every event E. F is concave and nondecreasing on [0, 1] with F(1) = 1; 1 - F is the trade-off
+function of Dong, Roth and Su (2022), "Gaussian Differential Privacy". Every test of "the output
+came from P" with level a has power at most F(a).
 
-A curve is *symmetric* when it says of (P, Q) exactly what it says of (Q, P). A claim about neighbouring datasets speaks
-of both orders; with a symmetric curve, one order is enough to test it.
+A curve is *symmetric* when it says of (P, Q) exactly what it says of (Q, P). A claim about
+neighbouring datasets speaks of both orders; with a symmetric curve, one order is enough to test it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from dvrenyi_plugin.privacy.conversions import gaussian_dp_delta, gaussian_dp_ep
 
 Array = NDArray[np.float64]
 
-# Slopes are kept finite. A tangent is at most power / level steep, so that none is steeper than this
-# at levels above 1e-300.
+# Slopes are kept finite. A tangent is at most power / level steep, so that none is steeper than
+# this at levels above 1e-300.
 _STEEPEST = 1e300
 # Beyond these a curve is 1 at every level that floats resolve.
 _LARGEST_MU, _LARGEST_EPSILON = 100.0, 600.0
@@ -71,7 +72,7 @@ class TradeOffCurve(abc.ABC):
 
     @abc.abstractmethod
     def power_at(self, level: Array) -> Array:
-        """Returns what `power` does, without a check: the e-process asks for it thousands of times."""
+        """Returns what `power` does, unchecked: the e-process asks for it thousands of times."""
 
     @abc.abstractmethod
     def slope_at(self, level: Array) -> Array:
@@ -102,7 +103,7 @@ class TradeOffCurve(abc.ABC):
         return float(min(1.0, max(0.0, gap(levels).max())))
 
     def epsilon(self, delta: float) -> float:
-        """Returns the least epsilon >= 0 with `self.delta(epsilon) <= delta`, inf when there is none.
+        """Returns the least epsilon >= 0 with `self.delta(epsilon) <= delta`, inf without one.
 
         Args:
           delta: in [0, 1].
@@ -176,8 +177,9 @@ class GaussianCurve(TradeOffCurve):
 class BoundedRangeCurve(TradeOffCurve):
     """Pairs whose log ratio lies in an interval of width w: F(a) = a / (a + (1 - a) e^-w).
 
-    With log dQ/dP in [t - w, t], Q(E) <= e^t P(E) and Q(E^c) >= e^{t-w} P(E^c), so the odds of Q(E) are at most e^w
-    times those of P(E). Two-point laws attain it at every level, so no smaller curve will do for the class.
+    With log dQ/dP in [t - w, t], Q(E) <= e^t P(E) and Q(E^c) >= e^{t-w} P(E^c), so the odds of Q(E)
+    are at most e^w times those of P(E). Two-point laws attain it at every level, so no smaller
+    curve will do for the class.
 
     Args:
       width: w >= 0.
@@ -268,8 +270,9 @@ class PointsCurve(TradeOffCurve):
             a, b = np.append(a, 1.0), np.append(b, 1.0)
         steps = np.diff(a)
         slopes = np.diff(b) / steps
-        # Rounding of close points may make a later slope larger by a few digits. The curve is lifted there, never
-        # lowered: it must not promise more than the points do, and a tangent must stay above it.
+        # Rounding of close points may make a later slope larger by a few digits. The curve is
+        # lifted there, never lowered: it must not promise more than the points do, and a tangent
+        # must stay above it.
         concave = np.maximum.accumulate(slopes[::-1])[::-1]
         lifted = np.minimum(1.0, np.append(b[0], b[0] + np.cumsum(concave * steps)))
         lifted[-1] = 1.0
@@ -343,7 +346,7 @@ class GroupCurve(TradeOffCurve):
         return value
 
     def slope_at(self, level: Array) -> Array:
-        """See `TradeOffCurve.slope_at`: the chain rule, with supergradients of a nondecreasing curve."""
+        """See `TradeOffCurve.slope_at`: the chain rule holds for nondecreasing curves."""
         value = np.asarray(level, dtype=np.float64)
         slope = np.ones_like(value)
         for _ in range(self._size):

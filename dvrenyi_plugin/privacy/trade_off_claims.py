@@ -1,8 +1,10 @@
-"""The trade-off curve that a claim implies: of a privacy property, of a privacy loss distribution, of a DpEvent.
+"""The trade-off curve that a claim implies: of a privacy property, of a privacy loss distribution,
+of a DpEvent.
 
-Rényi DP and zCDP speak of divergences; the curve is what they imply for single events, by data processing: an event turns
-two laws into two coins, whose divergence is no larger. Where a curve has no closed form it is replaced by a polygon that
-lies above it, touching it at many levels: a little less is claimed, so that nothing is refuted which the claim allows.
+Rényi DP and zCDP speak of divergences; the curve is what they imply for single events, by data
+processing: an event turns two laws into two coins, whose divergence is no larger. Where a curve has
+no closed form it is replaced by a polygon that lies above it, touching it at many levels: a little
+less is claimed, so that nothing is refuted which the claim allows.
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ _FEWEST_LOG_ODDS, _NUM_TOUCHING = -34.0, 401
 _ZCDP_ORDERS = np.concatenate([1.0 + np.geomspace(0.01, 1.0, 15), np.geomspace(2.2, 256.0, 25)])
 # Halvings of [level, 1]: to the last bit.
 _HALVINGS = 70
-# The accountant rounds losses up to multiples of this; coarser where the noise is smaller than that.
+# The accountant rounds losses up to multiples of this; coarser where the noise is smaller than
+# that.
 _LOSS_INTERVAL, _SMALL_NOISE = 1e-3, 0.05
 _DIRECTIONS = ("remove", "add", "both")
-# More than the rounding of a log moment at these levels, over its order: without it, a curve of a tiny epsilon would be noise.
+# More than the rounding of a log moment at these levels, over its order: without it, a curve of a
+# tiny epsilon would be noise.
 _MOMENT_ROUNDING = 1e-13
 # Levels below this are all as good as 0.
 _SMALLEST_LEVEL = 1e-300
@@ -140,7 +144,8 @@ def _boundary(
 class _TangentsCurve(TradeOffCurve):
     """The polygon of tangents to a symmetric concave curve: nowhere below the curve.
 
-    At a level near a corner, rounding may take the tangent of a neighbour: it is above the curve, too.
+    At a level near a corner, rounding may take the tangent of a neighbour: it is above the curve,
+    too.
 
     Args:
       levels: shape (k,), increasing, in (0, 1).
@@ -181,13 +186,14 @@ class _TangentsCurve(TradeOffCurve):
 def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
     """Returns the curve of a privacy loss distribution of dp_accounting.
 
-    It is the ROC of the distribution's own dominating pair, up to what falls below rounding at its ends. dp_accounting's
-    discrete pair dominates the mechanism's, so the curve lies a little above the mechanism's.
+    It is the ROC of the distribution's own dominating pair, up to what falls below rounding at its
+    ends. dp_accounting's discrete pair dominates the mechanism's, so the curve lies a little above
+    the mechanism's.
 
     Args:
       pld: a `dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution`.
-      direction: "remove" for Q the law with the record and P the one without it; "add" for the other way round; "both"
-        for what is allowed whichever way round two given samples are.
+      direction: "remove" for Q the law with the record and P the one without it; "add" for the
+        other way round; "both" for what is allowed whichever way round two given samples are.
     """
     direction = check_choice("direction", direction, _DIRECTIONS)
     from dp_accounting.pld import privacy_loss_distribution
@@ -231,7 +237,8 @@ def _event_curve(event: Any, direction: str, loss_interval: float) -> PointsCurv
 def dp_sgd_curve(
     num_steps: int, noise_multiplier: float, sample_rate: float, direction: str = "remove"
 ) -> TradeOffCurve:
-    """Returns the curve of DP-SGD with full or Poisson batches: Gaussian DP at rate 1, else from the PLD.
+    """Returns the curve of DP-SGD with full or Poisson batches: Gaussian DP at rate 1, else from
+    the PLD.
 
     Args:
       num_steps: >= 1.
@@ -263,7 +270,9 @@ def dp_sgd_curve(
 
 
 def _roc(pmf: Any) -> Array:
-    """Returns levels and powers, shape (2, k), of the tests "loss at or above t", from (0, infinity mass) on."""
+    """Returns levels and powers, shape (2, k), of the tests "loss at or above t", from (0, infinity
+    mass) on.
+    """
     dense = pmf.to_dense_pmf()
     # Compositions are made by Fourier transforms, whose rounding may be negative.
     probs = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
@@ -275,7 +284,8 @@ def _roc(pmf: Any) -> Array:
         level = np.append(0.0, np.cumsum((probs * likelihoods)[::-1]))
     power = np.minimum(power + _LIFT_PLD, 1.0)
     power[0] = power[level < _SMALLEST_LEVEL][-1]
-    # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are lifted by more.
+    # Sums of many masses carry rounding of some 1e-13: points closer than that are one, and all are
+    # lifted by more.
     apart = np.diff(level) > np.maximum(1e-12 * level[1:], _SMALLEST_LEVEL)
     keep = np.append(True, apart) & (level < 1.0 - _LIFT_PLD)
     level, power = level[keep], power[keep]

@@ -1,7 +1,9 @@
-"""Families of trade-off curves ordered by leakage: what a lower bound in a claim's own unit is read from.
+"""Families of trade-off curves ordered by leakage: what a lower bound in a claim's own unit is read
+from.
 
-To refute every member up to a parameter is to certify that parameter: "not mu-Gaussian DP for any mu below b", or "not
-(epsilon, delta)-DP for any epsilon below b at this delta". It says nothing about another family.
+To refute every member up to a parameter is to certify that parameter: "not mu-Gaussian DP for any
+mu below b", or "not (epsilon, delta)-DP for any epsilon below b at this delta". It says nothing
+about another family.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from dvrenyi_plugin.privacy.trade_off import (
 
 Array = NDArray[np.float64]
 
-# Steps of 1%: half a step is lost on average, and at 50,000 pairs the sampling error of the bound is about as large.
+# Steps of 1%: half a step is lost on average, and at 50,000 pairs the sampling error of the bound
+# is about as large.
 _STEP = 1.01
 
 

@@ -31,10 +31,11 @@ class TradeOffPropertyTesterConfig(CheckedSettings):
     """Configuration of `TradeOffPropertyTester`.
 
     Attributes:
-      privacy_property: what is tested, of any kind; a PrivacyProperty of this package or of DP-Auditorium.
-      critic: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step functions (one
-        dimension) or linear and quadratic functions (more), whichever the past prefers; "network" for a small
-        neural network.
+      privacy_property: what is tested, of any kind; a PrivacyProperty of this package or of
+        DP-Auditorium.
+      critic: estimator of the log density ratio: "auto" for polynomials, splines, monotone and step
+        functions (one dimension) or linear and quadratic functions (more), whichever the past
+        prefers; "network" for a small neural network.
       warm_up: pairs before the first bet, >= 2; None for about 2.2 sqrt(pairs), and 16 in `start`.
       seed: of the order in which samples are taken, and of the network, >= 0.
     """
@@ -53,17 +54,18 @@ class TradeOffPropertyTesterConfig(CheckedSettings):
 class TradeOffPropertyTester(BoundTester):
     """Property tester; see `PropertyTester` of `dvrenyi_plugin.interfaces`.
 
-    The bound is a number of the claim's own kind: mu for Gaussian DP, epsilon for pure DP and for (epsilon, delta)-DP at
-    the claimed delta, epsilon at the claimed order for Rényi DP, rho for zCDP. It is the least of such claims that the
-    samples do not refute, judged by events alone. So for Rényi DP and zCDP it may stay below what
-    `SequentialRenyiPropertyTester` certifies, since events see only a part of a divergence; for zCDP it is either 0 or a
-    hair above the claim, for want of a family that is fast enough.
+    The bound is a number of the claim's own kind: mu for Gaussian DP, epsilon for pure DP and for
+    (epsilon, delta)-DP at the claimed delta, epsilon at the claimed order for Rényi DP, rho for
+    zCDP. It is the least of such claims that the samples do not refute, judged by events alone. So
+    for Rényi DP and zCDP it may stay below what `SequentialRenyiPropertyTester` certifies, since
+    events see only a part of a divergence; for zCDP it is either 0 or a hair above the claim, for
+    want of a family that is fast enough.
 
-    Every one of these claims speaks of both orders of two neighbouring datasets, and its curve is symmetric: one order of
-    the samples tests it, with the whole failure probability.
+    Every one of these claims speaks of both orders of two neighbouring datasets, and its curve is
+    symmetric: one order of the samples tests it, with the whole failure probability.
 
-    Nothing is carried from one audit to the next: the same samples give the same bound. For samples that are still
-    arriving, `start` returns a process to update.
+    Nothing is carried from one audit to the next: the same samples give the same bound. For samples
+    that are still arriving, `start` returns a process to update.
 
     Args:
       config: what to test and how.
@@ -81,17 +83,20 @@ class TradeOffPropertyTester(BoundTester):
     ) -> BoundResult:
         """Returns a lower bound on the family's parameter, with what decided it.
 
-        With probability at least 1 - `failure_probability` no smaller parameter is kept by the two laws, for any
-        mechanism and any sample size. The samples must be independent draws; they are taken in a random order of the
-        configured seed. The point estimate is the least parameter that the fitted log ratio's own laws keep.
+        With probability at least 1 - `failure_probability` no smaller parameter is kept by the two
+        laws, for any mechanism and any sample size. The samples must be independent draws; they are
+        taken in a random order of the configured seed. The point estimate is the least parameter
+        that the fitted log ratio's own laws keep.
 
         Args:
           samples1: independent outputs on the first dataset, shape (n,) or (n, d).
-          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ from n.
+          samples2: independent outputs on the second dataset, shape (m,) or (m, d); m may differ
+            from n.
           failure_probability: one-sided, in (0, 1), for this one statement.
 
         Raises:
-          ValueError: malformed samples, fewer than 2 a side, or a failure probability outside (0, 1).
+          ValueError: malformed samples, fewer than 2 a side, or a failure probability outside (0,
+            1).
 
         Source: `dvrenyi_plugin.bounds.trade_off_factor` (factor and proof), Ville's inequality.
         """
@@ -131,9 +136,11 @@ class TradeOffPropertyTester(BoundTester):
         )
 
     def start(self, failure_probability: float) -> TradeOffEProcess:
-        """Returns a process for samples that arrive in batches; stop whenever its lower bound says enough.
+        """Returns a process for samples that arrive in batches; stop whenever its lower bound says
+        enough.
 
-        The claim is refuted, at any time, when `lower_bound` exceeds it. Samples are taken as they come.
+        The claim is refuted, at any time, when `lower_bound` exceeds it. Samples are taken as they
+        come.
 
         Args:
           failure_probability: one-sided, in (0, 1), over all times at once.
