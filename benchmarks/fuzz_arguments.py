@@ -46,7 +46,8 @@ class Builder:
 
     Attributes:
       kind: the class.
-      extremes: whether its own arguments may be extreme; not those of a record, which the package makes.
+      extremes: whether its own arguments may be extreme; not those of a record, which the package
+        makes.
     """
 
     kind: type
@@ -96,7 +97,8 @@ class Drawer:
             if parameter.name == "self":
                 continue
             has_default = parameter.default is not parameter.empty
-            # Drawn even where it is not used: a parameter without an example must be noticed at every call.
+            # Drawn even where it is not used: a parameter without an example must be noticed at
+            # every call.
             value = self._argument(owner, parameter)
             # A size that is left out is the default, which may ask for minutes of training.
             if has_default and parameter.name not in self._sizes and self.rng.random() < 0.5:
@@ -120,7 +122,9 @@ class Drawer:
 
     @contextlib.contextmanager
     def deeper(self, extremes: bool = True) -> Iterator[None]:
-        """Counts how deep an argument is made of arguments, and makes extremes rarer there, or keeps them out."""
+        """Counts how deep an argument is made of arguments, and makes extremes rarer there, or
+        keeps them out.
+        """
         rate = self._extreme_rate
         self._depth += 1
         if self._depth > _LARGEST_DEPTH:
@@ -154,8 +158,9 @@ class Drawer:
         return self.extreme()
 
     def _is_data(self, value: Any, annotation: str) -> bool:
-        """True for what a user types or computes; in place of a function, a source of randomness or an object of ours nothing
-        else is tried, since a type checker tells."""
+        """True for what a user types or computes; in place of a function, a source of randomness or
+        an object of ours nothing else is tried, since a type checker tells.
+        """
         if isinstance(value, (np.random.Generator, np.random.SeedSequence)):
             return False
         kinds = [self._examples.get(part.strip()) for part in annotation.split("|")]
@@ -170,8 +175,10 @@ class Drawer:
         if self.rng.random() < 0.6:
             return self.extreme_number()
         return self.choose(
-            True, False, "x", "", None, math.nan, -math.nan, 10**400, -(10**400), [], [1.0], [[1.0]],
-            (), {}, 1j, np.float64(0.5), np.float32(1e-45), np.int64(3), np.bool_(True), np.array(0.5),
+            True, False, "x", "", None, math.nan, -math.nan, 10**400, -(10**400), [], [1.0],
+            [[1.0]],
+            (), {}, 1j, np.float64(0.5), np.float32(1e-45), np.int64(3), np.bool_(True),
+            np.array(0.5),
             np.array(2), np.array([0.5, 1.5]), np.array([]), np.array(["a"]), np.array([None, 1]),
             np.array([object()]), np.array(1j), np.ma.masked_array([1.0], [True]), b"x", object(),
         )  # fmt: skip
@@ -181,7 +188,8 @@ class Drawer:
         kind = int(self.rng.integers(6))
         if kind == 0:
             return self.choose(
-                0, 0.0, -0.0, -1, 1, 2, 5e-324, 1e-320, -1e-320, 2.2e-308, 1e-160, 1e-100, 1e-17, 1e-9,
+                0, 0.0, -0.0, -1, 1, 2, 5e-324, 1e-320, -1e-320, 2.2e-308, 1e-160, 1e-100, 1e-17,
+                1e-9,
                 1 - 1e-12, 1 + 1e-12, 1 + 1e-9, 1e9, 1e15, 1e50, 1e100, 1e160, 1e300, 1e308, -1e308,
                 1.7976931348623157e308, math.inf, -math.inf, 2**31, 2**53 + 1, 2**62, 2**63, 2**64,
             )  # fmt: skip
@@ -208,8 +216,10 @@ class Drawer:
         with np.errstate(all="ignore"):
             return self.choose(
                 plausible[:1], plausible[:0], plausible[..., np.newaxis], plausible.astype(object),
-                plausible.tolist(), np.zeros_like(plausible), plausible.astype(np.float32), np.array(0.5),
-                plausible.astype(str), plausible.astype(complex), np.ma.masked_array(plausible, True),
+                plausible.tolist(), np.zeros_like(plausible), plausible.astype(np.float32),
+                np.array(0.5),
+                plausible.astype(str), plausible.astype(complex),
+                np.ma.masked_array(plausible, True),
                 np.concatenate([plausible, plausible]), plausible.T, np.float64(1.0), None, "x",
             )  # fmt: skip
 

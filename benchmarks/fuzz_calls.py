@@ -218,7 +218,8 @@ def _complaint(error: BaseException) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     notes = getattr(error, "__notes__", ())
     if notes and any(os.path.basename(frame.filename) == _USER_CODE for frame in frames):
-        return None  # an example function was given what it does not take, and the note says that it raised
+        # An example function was given what it does not take, and the note says that it raised.
+        return None
     words = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
     if not isinstance(error, _REFUSALS) or isinstance(error, Warning):
         return words

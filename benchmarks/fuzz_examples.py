@@ -63,7 +63,8 @@ def dataset(draw: Drawer) -> Any:
     count, rng = draw.choose(1, 2, 20), draw.rng
     shape = draw.choose((count,), (count, 1), (count, 2), (count, 3))
     return draw.choose(
-        rng.random(shape), rng.normal(size=shape), rng.integers(0, 2, shape), rng.random(shape) * 1e308
+        rng.random(shape), rng.normal(size=shape), rng.integers(0, 2, shape),
+        rng.random(shape) * 1e308
     )  # fmt: skip
 
 
@@ -201,7 +202,9 @@ NUMBERS: Examples = {
     "np.random.SeedSequence": lambda d: np.random.SeedSequence(1),
     "np.random.Generator": lambda d: np.random.default_rng(1),
     "rejects": lambda d: (lambda limit: lambda epsilon: epsilon < limit)(d.rng.random()),
-    "log_ratio": lambda d: (lambda x: x[:, 0]) if d.rng.random() < 0.7 else (lambda x: -(x[:, 0] ** 2)),
+    "log_ratio": lambda d: (
+        (lambda x: x[:, 0]) if d.rng.random() < 0.7 else (lambda x: -(x[:, 0] ** 2))
+    ),
     "read_training_config.config": lambda d: d.plausible("", "", "TrainingConfig"),
     "modules": one_of(()),
     "train": lambda d: lambda records, seed: np.max(records) + np.random.default_rng(seed).normal(),

@@ -27,7 +27,8 @@ def log_phi(y: ArrayLike) -> Array:
     y = np.asarray(y, dtype=np.float64)
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         small = 2.0 * np.log(np.abs(y)) + np.log(np.polynomial.polynomial.polyval(y, _SERIES))
-        positive = y + np.log1p(-(1.0 + y) * np.exp(-y))
+        beyond = np.minimum(y, 1e3)  # e^-y is 0 from there on, and infinity times 0 is no number
+        positive = y + np.log1p(-(1.0 + beyond) * np.exp(-beyond))
         negative = np.log(np.expm1(np.minimum(y, 0.0)) - y)
         return np.asarray(np.where(np.abs(y) < 0.5, small, np.where(y > 0.0, positive, negative)))
 

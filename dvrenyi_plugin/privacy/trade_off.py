@@ -72,9 +72,7 @@ class TradeOffCurve(abc.ABC):
 
     @abc.abstractmethod
     def power_at(self, level: Array) -> Array:
-        """Returns what `power` does, without a check: the e-process asks for it thousands
-        of times.
-        """
+        """Returns what `power` does, unchecked: the e-process asks for it thousands of times."""
 
     @abc.abstractmethod
     def slope_at(self, level: Array) -> Array:
@@ -105,8 +103,7 @@ class TradeOffCurve(abc.ABC):
         return float(min(1.0, max(0.0, gap(levels).max())))
 
     def epsilon(self, delta: float) -> float:
-        """Returns the least epsilon >= 0 with `self.delta(epsilon) <= delta`, inf when there is
-        none.
+        """Returns the least epsilon >= 0 with `self.delta(epsilon) <= delta`, inf without one.
 
         Args:
           delta: in [0, 1].
@@ -349,9 +346,7 @@ class GroupCurve(TradeOffCurve):
         return value
 
     def slope_at(self, level: Array) -> Array:
-        """See `TradeOffCurve.slope_at`: the chain rule, with supergradients of a nondecreasing
-        curve.
-        """
+        """See `TradeOffCurve.slope_at`: the chain rule holds for nondecreasing curves."""
         value = np.asarray(level, dtype=np.float64)
         slope = np.ones_like(value)
         for _ in range(self._size):

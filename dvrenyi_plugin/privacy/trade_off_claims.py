@@ -188,7 +188,8 @@ def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
 
     It is the ROC of the distribution's own dominating pair, up to what falls below rounding at its
     ends. dp_accounting's discrete pair dominates the mechanism's, so the curve lies a little above
-    the mechanism's.
+    the mechanism's. All powers are lifted by 1e-11, more than the rounding of the accountant's
+    sums: no epsilon is finite at a delta below that.
 
     Args:
       pld: a `dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution`.

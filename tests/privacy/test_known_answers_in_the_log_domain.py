@@ -21,8 +21,13 @@ from dvrenyi_plugin.mechanisms import (
     RandomizedResponseMechanismConfig,
 )
 from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon, renyi_subsampled_gaussian
-from dvrenyi_plugin.privacy.divergences import renyi_bernoulli, renyi_discrete
+from dvrenyi_plugin.privacy.divergences import (
+    renyi_bernoulli,
+    renyi_discrete,
+    renyi_from_log_masses,
+)
 from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+from dvrenyi_plugin.privacy.log_moments import log_phi
 from dvrenyi_plugin.testers import GdpBaselineTester, GdpBaselineTesterConfig
 
 
@@ -151,3 +156,10 @@ def test_baseline_on_eleven_columns_errs_as_often_as_the_page_says():
         wrong += [t.audit(first, second, 0.05).refuted for t in (baseline, held_out)]
     # 0.9975 and 0.0025 in 400 runs.
     assert wrong[0] >= 36 and wrong[1] <= 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_moments_are_infinite_and_no_nan():
+    assert log_phi(np.inf) == log_phi(-np.inf) == np.inf
+    log_p, log_q = np.array([[0.0, -1e308], [-1e308, 0.0]])
+    assert renyi_from_log_masses(4.0, log_p, log_q) == np.inf
