@@ -47,6 +47,11 @@ class TestedLevel:
     mu: float | None = None
     parameter: str = "epsilon"
 
+    def content(self) -> dict[str, Any]:
+        """Returns the level for the JSON document, which names only parameters but epsilon."""
+        content = {"alpha": self.alpha, "epsilon": self.epsilon, "mu": self.mu}
+        return content if self.parameter == "epsilon" else content | {"parameter": self.parameter}
+
     def describe(self) -> str:
         """Returns the level in a few words."""
         order = "" if self.alpha is None else f" at order alpha {self.alpha:g}"
@@ -242,7 +247,7 @@ class AuditReport:
         exact = {} if self.exact_divergence is None else {"exact_divergence": self.exact_divergence}
         by_order = len(self.claims) > 1 or bool(exact)
         content: dict[str, Any] = {
-            "claim": self.claim,
+            "claim": self.claim.content(),
             "point_estimate": self.point_estimate,
             "lower_bound": self.lower_bound,
             **exact,
