@@ -71,9 +71,6 @@ class FlowConfig(CheckedSettings):
     max_jump: Annotated[float, Allowed(check_max_jump)] = DEFAULT_MAX_JUMP
     record_every: Count | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
     def steps_for(self, time: float) -> int:
         """Returns the number of steps to reach `time`: 0 at time 0."""
         time = check_size("time", time)

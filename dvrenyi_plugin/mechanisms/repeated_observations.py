@@ -60,10 +60,8 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
         f" whose observation another one has too (most often {shown}, in {int(counts[often])}). The"
         f" likely"
         " cause is a seed set inside the training: all its randomness must come from the seed that"
-        " it is"
-        " given. Training without any noise does this too. If observations take few values by"
-        " nature (an"
-        " accuracy, a rounded loss), or every model is the same on purpose, declare it:"
+        " it is given. Training without any noise does this too. If observations take few values by"
+        " nature (an accuracy, a rounded loss), or every model is the same on purpose, declare it:"
         " discrete_outputs=True"
     )
 

@@ -135,8 +135,7 @@ class TrainingMechanism:
         if row.ndim != 1 or row.size == 0:
             raise ValueError(
                 f"observe must give a number or a vector of numbers, got shape {row.shape} for run"
-                f" {index}"
-                f" of world {world}"
+                f" {index} of world {world}"
             )
         return row
 

@@ -254,8 +254,7 @@ def _float32(name: str, values: Any, *, one_record: bool = False) -> NDArray[np.
     if bad.size:
         raise ValueError(
             f"{name} must be finite with a finite float32 norm, got {bad.size} of {len(rows)}"
-            f" records"
-            f" that are not, the first at index {bad[0]}"
+            f" records that are not, the first at index {bad[0]}"
         )
     return array32
 
