@@ -56,7 +56,7 @@ class FlowConfig(CheckedSettings):
 
     Attributes:
       dynamics: "shk", "langevin" or "birth_death".
-      num_steps: steps of equal length, 1 to 1,000,000; None takes ten a unit of time, at most
+      num_steps: steps of equal length, 1 to 1,000,000; None takes ten per unit of time, at most
         1,000. Certificates hold for any number.
       transport: "exponential", "implicit" or "auto"; see `transport`.
       extrapolation_order: of implicit transport, 1 to 6; 1 is plain backward Euler.

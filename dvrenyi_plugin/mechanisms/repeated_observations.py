@@ -31,7 +31,7 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
     a loss that saturates, as long as at least three others differ; and rows that are not finite.
 
     Args:
-      observations: shape (n, k), a row a model, all of one law.
+      observations: shape (n, k), a row per model, all of one law.
       which: the models, for the message: "without the canary".
 
     Raises:

@@ -88,7 +88,7 @@ class KernelDensity(CheckedSettings):
         check_kind("domain", self.domain, ParticleDomain)
         if not isinstance(self.bandwidth, tuple):
             raise ValueError(
-                f"bandwidth must be a tuple, one entry an axis, got {self.bandwidth!r}"
+                f"bandwidth must be a tuple, one entry per axis, got {self.bandwidth!r}"
             )
         bandwidth = tuple(
             check_real("bandwidth", width, at_least=_SMALLEST_BANDWIDTH, at_most=LARGEST)
@@ -96,7 +96,7 @@ class KernelDensity(CheckedSettings):
         )
         if len(bandwidth) != self.domain.dimension:
             raise ValueError(
-                f"bandwidth must have one entry an axis ({self.domain.dimension}), got"
+                f"bandwidth must have one entry per axis ({self.domain.dimension}), got"
                 f" {len(bandwidth)}"
             )
         for width, length in zip(bandwidth, self.domain.lengths, strict=True):

@@ -70,7 +70,7 @@ def make_line_transport(
     check_choice("kind", kind, TRANSPORTS)
     if step > _LARGEST_RATE * axis.width**2:
         raise ValueError(
-            f"time must be at most {_LARGEST_RATE:g} squared cell widths a step, got a step of"
+            f"time must be at most {_LARGEST_RATE:g} squared cell widths per step, got a step of"
             f" {step:g} for cells of width {axis.width:g}"
         )
     jump = float(np.max(np.abs(_jumps(potential, axis))))
