@@ -217,8 +217,7 @@ def _seeded_normals(seeds: Any, num_draws: int) -> Iterator[None]:
     if drawn != num_draws:
         raise RuntimeError(
             f"TensorFlow Privacy drew noise {drawn} times per step, not once for each of"
-            f" {num_draws}"
-            f" variables"
+            f" {num_draws} variables"
         )
 
 
