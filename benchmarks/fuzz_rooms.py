@@ -308,7 +308,7 @@ ROOMS: tuple[Room, ...] = (
         examples=flow_examples,
         left_out={
             **dict.fromkeys(("ExponentialTransport", "ImplicitTransport", "make_line_transport", "LinearLineSolver"), _INTERNAL),
-            **dict.fromkeys(("LogLineSolver", "neighbour_differences", "log_mean_exp", "resolve_events"), _INTERNAL),
+            **dict.fromkeys(("LogLineSolver", "neighbour_differences", "resolve_events"), _INTERNAL),
             **dict.fromkeys(("langevin_step", "birth_death_rates", "birth_death_step", "children_of"), _INTERNAL),
             **dict.fromkeys(("central_difference_gradient",), _INTERNAL),
             **dict.fromkeys(("FlowPath", "PairConstants", "ParticleRun", "CertifiedValue"), _RECORD),

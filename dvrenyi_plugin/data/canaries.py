@@ -22,8 +22,8 @@ from dvrenyi_plugin.data.canary_names import check_canary_name, is_canary_file
 from dvrenyi_plugin.data.file_formats import read_npy
 from dvrenyi_plugin.data.labelled import AuditSplit, read_only_view
 
-# Of a unit vector's projection: far above rounding, far below the longest one, which is at least 1
-# / sqrt(size).
+# Of a unit vector's projection: far above rounding, far below the longest one, which is at least
+# 1 / sqrt(size).
 _SHORTEST = 1e-6
 
 

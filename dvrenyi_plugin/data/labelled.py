@@ -72,16 +72,14 @@ class LabelledDataset:
         if bad_rows.any():
             raise ValueError(
                 f"features must be finite, got NaN or infinity in {int(bad_rows.sum())} records,"
-                f" the"
-                f" first at index {int(np.argmax(bad_rows))}"
+                f" the first at index {int(np.argmax(bad_rows))}"
             )
         outside = (self.labels < 0) | (self.labels >= self.num_classes)
         if outside.any():
             index = int(np.argmax(outside))
             raise ValueError(
                 f"labels must be from 0 to {self.num_classes - 1}, got {self.labels[index]} at"
-                f" index"
-                f" {index}"
+                f" index {index}"
             )
         object.__setattr__(self, "features", read_only_view(self.features))
         object.__setattr__(self, "labels", read_only_view(self.labels))
@@ -169,8 +167,7 @@ def load_dataset(name: str, *, data_dir: str | None = None, seed: int = 0) -> La
     else:
         raise ValueError(
             f"dataset must be one of {', '.join(DATASET_NAMES)}, {_TORCHVISION}NAME, or a path"
-            f" ending in"
-            f" .npz, got {name!r}"
+            f" ending in .npz, got {name!r}"
         )
     return raw.take(rng.permutation(len(raw)))
 

@@ -59,7 +59,7 @@ def check_neighbours(without: Records, with_canary: Records, *, num_canaries: in
     for name, (features, labels) in (("without", without), ("with_canary", with_canary)):
         if len(features) != len(labels):
             raise ValueError(
-                f"{name} must have one label a record, got {len(features)} records and"
+                f"{name} must have one label per record, got {len(features)} records and"
                 f" {len(labels)} labels"
             )
     num_records = len(without[1])

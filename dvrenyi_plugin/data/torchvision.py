@@ -37,15 +37,13 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
             "dataset must be one of"
             f" {', '.join(f'torchvision:{known}' for known in TORCHVISION_NAMES)}, got"
             f" 'torchvision:{name}' (others unpickle or need more than a folder; CIFAR-10 is read"
-            f" as"
-            " dataset cifar10)"
+            " as dataset cifar10)"
         )
     legacy = os.path.join(data_dir, name, "processed")
     if os.path.exists(legacy):
         raise ValueError(
             f"data_dir must not hold {legacy!r}: torchvision would unpickle it. The IDX files"
-            f" belong"
-            f" into {os.path.join(data_dir, name, 'raw')!r}"
+            f" belong into {os.path.join(data_dir, name, 'raw')!r}"
         )
     try:
         from torchvision import datasets

@@ -85,12 +85,13 @@ class Grid:
 
     @classmethod
     def torus(cls, cells: int = 192, dimension: int = 1) -> Grid:
-        """Returns the torus [-pi, pi)^dimension with `cells` cells an axis."""
+        """Returns the torus [-pi, pi)^dimension with `cells` cells per axis."""
         return cls((Axis(cells=cells),) * check_int("dimension", dimension, at_least=1, at_most=3))
 
     @classmethod
     def box(cls, low: float, high: float, cells: int = 192, dimension: int = 1) -> Grid:
-        """Returns the box [low, high]^dimension with reflecting walls and `cells` cells an axis."""
+        """Returns the box [low, high]^dimension with reflecting walls and `cells` cells per
+        axis."""
         dimension = check_int("dimension", dimension, at_least=1, at_most=3)
         return cls((Axis(low, high, cells, REFLECTING),) * dimension)
 

@@ -56,7 +56,7 @@ class FlowConfig(CheckedSettings):
 
     Attributes:
       dynamics: "shk", "langevin" or "birth_death".
-      num_steps: steps of equal length, 1 to 1,000,000; None takes ten a unit of time, at most
+      num_steps: steps of equal length, 1 to 1,000,000; None takes ten per unit of time, at most
         1,000. Certificates hold for any number.
       transport: "exponential", "implicit" or "auto"; see `transport`.
       extrapolation_order: of implicit transport, 1 to 6; 1 is plain backward Euler.
@@ -70,9 +70,6 @@ class FlowConfig(CheckedSettings):
     extrapolation_order: Annotated[int, Int(at_least=1, at_most=6)] = 4
     max_jump: Annotated[float, Allowed(check_max_jump)] = DEFAULT_MAX_JUMP
     record_every: Count | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
 
     def steps_for(self, time: float) -> int:
         """Returns the number of steps to reach `time`: 0 at time 0."""

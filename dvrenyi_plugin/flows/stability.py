@@ -111,8 +111,7 @@ def _check_above_quotients(grid: Grid, difference: FloatArray, gradient_distance
         if steepest > gradient_distance * (1.0 + 1e-9):
             raise ValueError(
                 "gradient_distance must bound the gradient of potential1 - potential2, which"
-                " reaches"
-                f" {steepest:.9g} along axis {k}, got {gradient_distance:.9g}"
+                f" reaches {steepest:.9g} along axis {k}, got {gradient_distance:.9g}"
             )
 
 

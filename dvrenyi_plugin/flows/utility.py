@@ -37,7 +37,7 @@ def best_target_excess_bound(loss_values: ArrayLike, inverse_temperature: float)
     """Returns Proposition 1 with the best slack, for a loss known on equal cells.
 
     Args:
-      loss_values: one value a cell, any shape, at least one, at most 1e100 in absolute value.
+      loss_values: one value per cell, any shape, at least one, at most 1e100 in absolute value.
       inverse_temperature: beta > 0.
 
     Raises:

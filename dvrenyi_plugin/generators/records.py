@@ -93,8 +93,7 @@ def num_records(dataset: Any) -> int:
     if not shapes or not all(shapes) or len({shape[0] for shape in shapes}) != 1:
         raise ValueError(
             "dataset must be an array of records, or a tuple of arrays with as many rows each, got"
-            " shapes"
-            f" {', '.join(map(str, shapes)) or 'none'}"
+            f" shapes {', '.join(map(str, shapes)) or 'none'}"
         )
     return int(shapes[0][0])
 

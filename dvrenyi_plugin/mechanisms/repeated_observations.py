@@ -31,7 +31,7 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
     a loss that saturates, as long as at least three others differ; and rows that are not finite.
 
     Args:
-      observations: shape (n, k), a row a model, all of one law.
+      observations: shape (n, k), a row per model, all of one law.
       which: the models, for the message: "without the canary".
 
     Raises:
@@ -60,10 +60,8 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
         f" whose observation another one has too (most often {shown}, in {int(counts[often])}). The"
         f" likely"
         " cause is a seed set inside the training: all its randomness must come from the seed that"
-        " it is"
-        " given. Training without any noise does this too. If observations take few values by"
-        " nature (an"
-        " accuracy, a rounded loss), or every model is the same on purpose, declare it:"
+        " it is given. Training without any noise does this too. If observations take few values by"
+        " nature (an accuracy, a rounded loss), or every model is the same on purpose, declare it:"
         " discrete_outputs=True"
     )
 

@@ -18,7 +18,7 @@ from dvrenyi_plugin.interfaces import PrivacyProperty, check_num_samples, read_c
 from dvrenyi_plugin.mechanisms.finite_observations import finite_observations
 from dvrenyi_plugin.mechanisms.repeated_observations import check_independent
 
-# What a 32-bit seed is divided into: 256 worlds of 16.7 million models.
+# What a 32-bit seed is divided into: 16.7 million runs on each of 256 datasets.
 _WORLD_BITS, _INDEX_BITS = 8, 24
 _MASK = 2**32 - 1
 
@@ -85,8 +85,9 @@ class TrainingMechanism:
 
         Args:
           dataset: `train` is given a copy of it, see `own_copy`.
-          num_samples: >= 1. The c-th call of one object (from 0) makes runs 0, 1, ... of world c:
-            calls never share a seed, and a new object with the same config repeats them.
+          num_samples: >= 1. The c-th call of one object (from 0) makes runs 0, 1, ... of `world` c
+            of `train_models`: calls never share a seed, and a new object with the same config
+            repeats them.
 
         Raises:
           ValueError: see `train_models`; or runs that repeat each other, see `check_independent`.
@@ -106,9 +107,9 @@ class TrainingMechanism:
 
         Args:
           dataset: `train` is given a copy of it for each run.
-          world: which of the neighbouring datasets this is, >= 0.
-          indices: numbers of the runs, each >= 0 and at least one. Run i of a world gets a seed
-            made from (config seed, world, i) alone.
+          world: number of the dataset, >= 0; audits give 0 without the canary and 1 with it.
+          indices: numbers of the runs, each >= 0 and at least one. A run gets a seed made from
+            (config seed, world, index) alone.
 
         Raises:
           ValueError: no indices, or an observation that is not a number or vector of numbers, or
@@ -135,8 +136,7 @@ class TrainingMechanism:
         if row.ndim != 1 or row.size == 0:
             raise ValueError(
                 f"observe must give a number or a vector of numbers, got shape {row.shape} for run"
-                f" {index}"
-                f" of world {world}"
+                f" {index} of dataset {world}"
             )
         return row
 
@@ -144,10 +144,10 @@ class TrainingMechanism:
 def run_seed(seed: int, world: int, index: int) -> int:
     """Returns the seed of one run, in [0, 2^32).
 
-    Runs 0 to 2^24 - 1 of worlds 0 to 255 all have different seeds: their place is mapped by a
-    permutation of the 32-bit numbers that depends on `seed` alone. Random seeds would coincide in
-    one of 10,000 audits of 1,000 models. Beyond, another permutation is used for each block of
-    worlds and runs.
+    Runs 0 to 2^24 - 1 on datasets (`world`) 0 to 255 all have different seeds: their place is
+    mapped by a permutation of the 32-bit numbers that depends on `seed` alone. Random seeds would
+    coincide in one of 10,000 audits of 1,000 models. Beyond, another permutation is used for each
+    block of datasets and runs.
 
     Source: the permutation is MurmurHash3's 32-bit finaliser (Appleby, public domain), twice, each
     time after the addition of a key.

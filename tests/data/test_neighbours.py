@@ -51,7 +51,7 @@ def test_neighbours_are_compared_bit_for_bit():
         check_neighbours(without, (with_canary[0], relabelled))
     with pytest.raises(ValueError, match="one dtype"):
         check_neighbours(without, (with_canary[0].astype(np.float64), with_canary[1]))
-    with pytest.raises(ValueError, match="one label a record"):
+    with pytest.raises(ValueError, match="one label per record"):
         check_neighbours((features, labels[:-1]), with_canary)
 
 

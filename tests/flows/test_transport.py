@@ -10,11 +10,29 @@ from flow_examples import smooth_potential
 from scipy.linalg import expm
 
 from dvrenyi_plugin.flows.grid import Axis, Grid
-from dvrenyi_plugin.flows.transport.generator import generator_matrix
 from dvrenyi_plugin.flows.transport.line_solvers import LinearLineSolver, LogLineSolver
 from dvrenyi_plugin.flows.transport.lines import ExponentialTransport, ImplicitTransport
 
 BOUNDARIES = ("periodic", "reflecting")
+
+
+def generator_matrix(grid: Grid, potential: np.ndarray) -> np.ndarray:
+    """Returns the dense generator Q of one potential, shape (num_cells, num_cells)."""
+    values = np.reshape(potential, grid.shape)
+    index = np.arange(grid.num_cells).reshape(grid.shape)
+    matrix = np.zeros((grid.num_cells, grid.num_cells))
+    for k, axis in enumerate(grid.axes):
+        here, there = index, np.roll(index, -1, axis=k)
+        jumps = np.roll(values, -1, axis=k) - values
+        if axis.boundary != "periodic":
+            inner = tuple(slice(0, -1) if m == k else slice(None) for m in range(grid.dimension))
+            here, there, jumps = here[inner], there[inner], jumps[inner]
+        rate = 1.0 / axis.width**2
+        np.add.at(matrix, (here.ravel(), there.ravel()), rate * np.exp(-jumps / 2.0).ravel())
+        np.add.at(matrix, (there.ravel(), here.ravel()), rate * np.exp(jumps / 2.0).ravel())
+    np.fill_diagonal(matrix, 0.0)
+    np.fill_diagonal(matrix, -matrix.sum(axis=1))
+    return matrix
 
 
 class TestGenerator:

@@ -136,10 +136,10 @@ def test_noise_that_no_seed_decides_is_refused(monkeypatch: pytest.MonkeyPatch) 
         return minimize(self, losses, variables, tape=tape)
 
     monkeypatch.setattr(optimizer_class, "minimize", with_more_noise)
-    with pytest.raises(RuntimeError, match="more than 2 times a step"):
+    with pytest.raises(RuntimeError, match="more than 2 times per step"):
         mechanism("vectorized").train_models(dataset(3), 0, [0])
     monkeypatch.setattr(optimizer_class, "minimize", lambda *args, **kwargs: None)
-    with pytest.raises(RuntimeError, match="drew noise 0 times a step"):
+    with pytest.raises(RuntimeError, match="drew noise 0 times per step"):
         mechanism("vectorized").train_models(dataset(3), 0, [0])
     # TensorFlow's own functions are back, after errors too.
     assert getattr(tf.random, name) is draw and tf.random_normal_initializer is initializer

@@ -77,8 +77,7 @@ def run_rk4(
     if max_steps is None and num_steps > _MOST_STEPS:
         raise ValueError(
             f"time must take at most {_MOST_STEPS:,} steps on this grid unless max_steps is given,"
-            f" got {time!r},"
-            f" which takes {num_steps:,}; `run_flow` takes a few for any time"
+            f" got {time!r}, which takes {num_steps:,}; `run_flow` takes a few for any time"
         )
     check_choice("dynamics", dynamics, (SHK, LANGEVIN))
     check_choice("flux", flux, (CENTRAL, REVERSIBLE))
@@ -105,8 +104,7 @@ def run_rk4(
     if not np.all((density > 0.0) & (density < np.inf)):
         raise ValueError(
             "potential is too steep for Runge-Kutta steps of a quarter of the squared cell width:"
-            " densities"
-            " did not stay positive and finite; use run_flow, or more cells"
+            " densities did not stay positive and finite; use run_flow, or more cells"
         )
     return grid.normalise(np.log(density))
 

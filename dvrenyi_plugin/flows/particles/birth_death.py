@@ -46,8 +46,7 @@ def birth_death_rates(particles: Array, potential: Potential, density: KernelDen
     if particles.ndim != 3 or not callable(potential):
         raise ValueError(
             "particles must have shape (ensembles, particles, d) and potential must be callable,"
-            " got shape"
-            f" {particles.shape} and {potential!r}"
+            f" got shape {particles.shape} and {potential!r}"
         )
     flat = particles.reshape(-1, particles.shape[2])
     values = user_numbers("potential", call_user_code("potential", potential, flat), flat.shape[:1])

@@ -1,17 +1,16 @@
-"""Kernel density estimates of many particle ensembles at once, at the particles or anywhere.
+"""Kernel density estimates of many particle ensembles at once, at the particles themselves.
 
 The kernel is a product over the axes and integrates to one over the domain in every dimension:
-  euclidean: Gaussian of standard deviation `bandwidth`; torus: von Mises of concentration (length /
-  (2 pi bandwidth))^2, the periodic kernel with the Gaussian's
-    curvature at its peak;
+  euclidean: Gaussian of standard deviation `bandwidth`;
+  torus: von Mises of concentration (length / (2 pi bandwidth))^2, the periodic kernel with the
+    Gaussian's curvature at its peak;
   box: the same on the circle of twice the length, plus its mirror image, so no mass leaks through a
     wall.
 Every one of them is a Gaussian in an embedding of the axis (a line or a circle), so one matrix
 product gives all pairwise log kernels of an ensemble.
 
 Every particle counts itself. So the sum over an ensemble, relative to the kernel's peak, is at
-least one at a particle, and taking its logarithm is safe without any shift. Away from the particles
-(`log_density_at`) the sum is taken in the log domain.
+least one at a particle, and taking its logarithm is safe without any shift.
 """
 
 from __future__ import annotations
@@ -67,36 +66,6 @@ def default_bandwidth(domain: ParticleDomain, num_particles: int) -> tuple[float
     return tuple(float(length) / 8.0 * rate for length in domain.lengths)
 
 
-def log_mean_exp(values: Array, axis: int, mask: NDArray[np.bool_] | None = None) -> Array:
-    """Returns log of the mean of exp(values) along `axis`, over the entries where `mask` is True.
-
-    A masked-out entry adds nothing to the sum and nothing to the count.
-
-    Args:
-      values: any shape; minus infinity is a legal entry and adds zero.
-      axis: the axis that is averaged over.
-      mask: broadcastable to the shape of `values`; None keeps every entry.
-
-    Raises:
-      ValueError: some mean has no entry.
-    """
-    if mask is None:
-        count: Any = values.shape[axis]
-    else:
-        mask = np.broadcast_to(mask, values.shape)
-        count = np.sum(mask, axis=axis)
-        values = np.where(mask, values, -np.inf)
-    if np.any(np.asarray(count) == 0):
-        raise ValueError("mask must keep at least one entry of every mean, got a mean of none")
-    if np.any(np.isnan(values)) or np.any(values == np.inf):
-        raise ValueError("values must be below infinity, got NaN or infinite entries")
-    peak = np.max(values, axis=axis, keepdims=True)
-    peak = np.where(np.isfinite(peak), peak, 0.0)
-    with np.errstate(divide="ignore"):
-        total = np.log(np.sum(np.exp(values - peak), axis=axis))
-    return np.asarray(total + np.squeeze(peak, axis=axis) - np.log(count))
-
-
 @dataclasses.dataclass(frozen=True)
 class KernelDensity(CheckedSettings):
     """Density estimates with a fixed kernel.
@@ -119,7 +88,7 @@ class KernelDensity(CheckedSettings):
         check_kind("domain", self.domain, ParticleDomain)
         if not isinstance(self.bandwidth, tuple):
             raise ValueError(
-                f"bandwidth must be a tuple, one entry an axis, got {self.bandwidth!r}"
+                f"bandwidth must be a tuple, one entry per axis, got {self.bandwidth!r}"
             )
         bandwidth = tuple(
             check_real("bandwidth", width, at_least=_SMALLEST_BANDWIDTH, at_most=LARGEST)
@@ -127,7 +96,7 @@ class KernelDensity(CheckedSettings):
         )
         if len(bandwidth) != self.domain.dimension:
             raise ValueError(
-                f"bandwidth must have one entry an axis ({self.domain.dimension}), got"
+                f"bandwidth must have one entry per axis ({self.domain.dimension}), got"
                 f" {len(bandwidth)}"
             )
         for width, length in zip(bandwidth, self.domain.lengths, strict=True):
@@ -139,8 +108,7 @@ class KernelDensity(CheckedSettings):
         if self.method == "binned" and not self._can_bin:
             raise ValueError(
                 "method must be 'exact' or 'auto' on a euclidean domain or above two dimensions,"
-                " got"
-                " 'binned'"
+                " got 'binned'"
             )
         object.__setattr__(self, "bandwidth", bandwidth)
 
@@ -159,44 +127,6 @@ class KernelDensity(CheckedSettings):
             and 3 * math.prod(self._grid_shape) + 6 * num_particles <= num_particles**2
         )
         return self._binned_log_density(particles) if binned else self._exact_log_density(particles)
-
-    def log_density_at(
-        self, points: Array, particles: Array, mask: NDArray[np.bool_] | None = None
-    ) -> Array:
-        """Returns the log density estimate of every ensemble at given points, shape (ensembles,
-        points).
-
-        Always the exact sum, in the log domain: far from all particles it is very negative, not
-          minus infinity.
-
-        Args:
-          points: shape (points, d), inside the domain.
-          particles: shape (ensembles, particles, d), inside the domain.
-          mask: shape (ensembles, particles); particles where it is False are left out of sum and
-            count.
-        """
-        particles = _check_ensembles("particles", particles, self.domain)
-        points = check_numbers("points", points)
-        if mask is not None and (
-            np.shape(mask) != particles.shape[:2] or np.asarray(mask).dtype != np.bool_
-        ):
-            raise ValueError(
-                f"mask must be booleans of shape {particles.shape[:2]}, got shape {np.shape(mask)}"
-                f" of"
-                f" dtype {np.asarray(mask).dtype}"
-            )
-        if points.ndim != 2:
-            raise ValueError(f"points must have shape (points, d), got {points.shape}")
-        _check_ensembles("points", points[np.newaxis], self.domain)
-        result = np.empty((particles.shape[0], points.shape[0]))
-        rows = max(1, _PAIRS_PER_CHUNK // particles.shape[1])
-        for ensemble, members in enumerate(particles):
-            keep = None if mask is None else mask[ensemble][np.newaxis, :]
-            for start in range(0, points.shape[0], rows):
-                block = slice(start, start + rows)
-                log_kernel = self._log_relative_kernel(points[block], members)
-                result[ensemble, block] = log_mean_exp(log_kernel, 1, keep)
-        return result + self._log_peak
 
     @property
     def _can_bin(self) -> bool:
@@ -226,18 +156,6 @@ class KernelDensity(CheckedSettings):
         angles = (points - np.asarray(self.domain.lower)) * (2.0 * math.pi / self._circles)
         scale = np.sqrt(self._concentrations)
         return np.concatenate([scale * np.cos(angles), scale * np.sin(angles)], axis=-1)
-
-    def _log_relative_kernel(self, points: Array, members: Array) -> Array:
-        """Returns log K(points_i - members_j) - log K(0), shape (points, members)."""
-        centre = 0.0 if self.domain.is_bounded else members.mean(axis=0)
-        features1, features2 = self._embed(points - centre), self._embed(members - centre)
-        log_kernel = _minus_half_squared_distance(features1, features2)
-        if self.domain.kind == "box":
-            d = self.domain.dimension
-            for axis in range(d, 2 * d):
-                product = features1[:, axis, np.newaxis] * features2[np.newaxis, :, axis]
-                log_kernel += np.log1p(np.exp(-2.0 * product))
-        return log_kernel
 
     def _exact_log_density(self, particles: Array) -> Array:
         num_ensembles, num_particles, d = particles.shape
@@ -327,10 +245,9 @@ class KernelDensity(CheckedSettings):
         """Deposits, convolves and interpolates, linearly in every axis.
 
         With f the offset from the node on the left in cells, a particle deposits 1 - f there and f
-        on the next
-        node: one mass moved f of the way. So the grid is the sum over subsets A of axes of (product
-        over A of next minus own node) applied to the binned product of the f_a, and reading the
-        density back is the transpose.
+        on the next node: one mass moved f of the way. So the grid is the sum over subsets A of axes
+        of (product over A of next minus own node) applied to the binned product of the f_a, and
+        reading the density back is the transpose.
         """
         num_ensembles, num_particles, d = particles.shape
         nodes = self._grid_shape
@@ -400,12 +317,11 @@ def _check_ensembles(name: str, values: Any, domain: ParticleDomain) -> Array:
     if particles.ndim != 3 or particles.shape[2] != domain.dimension or particles.size == 0:
         raise ValueError(
             f"{name} must have shape (ensembles, particles, {domain.dimension}) with no empty axis,"
-            f" got"
-            f" {particles.shape}"
+            f" got {particles.shape}"
         )
     if not domain.contains(particles):
         raise ValueError(f"{name} must be finite and inside the domain {domain}")
     return particles
 
 
-__all__ = ["KernelDensity", "default_bandwidth", "log_mean_exp"]
+__all__ = ["KernelDensity", "default_bandwidth"]

@@ -15,14 +15,11 @@ import math
 
 import numpy as np
 
-from dvrenyi_plugin._internal.ranges import check_kind, check_max_jump
+from dvrenyi_plugin._internal.ranges import check_max_jump
 from dvrenyi_plugin.flows.grid import PERIODIC, FloatArray, Grid
 
 DEFAULT_MAX_JUMP = 5.0
 """Largest difference of a potential between neighbouring cells: a density ratio of about 150."""
-
-# Rates stay in the range of a float.
-_LARGEST_DENSE_JUMP = 600.0
 
 
 def check_resolution(grid: Grid, potential: FloatArray, max_jump: float = DEFAULT_MAX_JUMP) -> None:
@@ -58,36 +55,3 @@ def neighbour_differences(grid: Grid, values: FloatArray, axis_index: int) -> Fl
     if grid.axes[axis_index].boundary != PERIODIC:
         np.moveaxis(differences, array_axis, -1)[..., -1] = 0.0
     return differences
-
-
-def generator_matrix(grid: Grid, potential: FloatArray) -> FloatArray:
-    """Returns the dense generator Q of one potential, shape (num_cells, num_cells), rows summing to
-    0.
-
-    For small grids and tests: transport itself never builds it for more than one line of cells.
-    """
-    check_kind("grid", grid, Grid)
-    values = grid.check_values("potential", potential)
-    if values.size != grid.num_cells:
-        raise ValueError(f"potential must have shape {grid.shape}, got {values.shape}")
-    values = values.reshape(grid.shape)
-    for k in range(grid.dimension):
-        if float(np.max(np.abs(neighbour_differences(grid, values, k)))) > _LARGEST_DENSE_JUMP:
-            raise ValueError(
-                f"potential must differ by at most {_LARGEST_DENSE_JUMP:g} between neighbouring"
-                f" cells"
-            )
-    index = np.arange(grid.num_cells).reshape(grid.shape)
-    matrix = np.zeros((grid.num_cells, grid.num_cells))
-    for k, axis in enumerate(grid.axes):
-        here, there = index, np.roll(index, -1, axis=k)
-        jumps = np.roll(values, -1, axis=k) - values
-        if axis.boundary != PERIODIC:
-            inner = tuple(slice(0, -1) if m == k else slice(None) for m in range(grid.dimension))
-            here, there, jumps = here[inner], there[inner], jumps[inner]
-        rate = 1.0 / axis.width**2
-        np.add.at(matrix, (here.ravel(), there.ravel()), rate * np.exp(-jumps / 2.0).ravel())
-        np.add.at(matrix, (there.ravel(), here.ravel()), rate * np.exp(jumps / 2.0).ravel())
-    np.fill_diagonal(matrix, 0.0)
-    np.fill_diagonal(matrix, -matrix.sum(axis=1))
-    return matrix

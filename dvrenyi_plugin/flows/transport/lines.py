@@ -70,9 +70,8 @@ def make_line_transport(
     check_choice("kind", kind, TRANSPORTS)
     if step > _LARGEST_RATE * axis.width**2:
         raise ValueError(
-            f"time must be at most {_LARGEST_RATE:g} squared cell widths a step, got a step of"
-            f" {step:g} for"
-            f" cells of width {axis.width:g}"
+            f"time must be at most {_LARGEST_RATE:g} squared cell widths per step, got a step of"
+            f" {step:g} for cells of width {axis.width:g}"
         )
     jump = float(np.max(np.abs(_jumps(potential, axis))))
     if kind == AUTO:
@@ -82,8 +81,7 @@ def make_line_transport(
         if jump > _DENSE_MAX_JUMP:
             raise ValueError(
                 f"transport 'exponential' needs neighbouring potentials within {_DENSE_MAX_JUMP:g},"
-                f" got"
-                f" a difference of {jump:.4g}; use 'implicit'"
+                f" got a difference of {jump:.4g}; use 'implicit'"
             )
         return ExponentialTransport(potential, axis, step)
     return ImplicitTransport(potential, axis, step, order)

@@ -1,6 +1,4 @@
-"""What every DP-SGD engine shares: the door, the numbering of models, the claim, the
-observation.
-"""
+"""What every DP-SGD engine shares: checks of arguments, numbers of models, claim, observation."""
 
 from __future__ import annotations
 
@@ -55,8 +53,9 @@ class DpSgdMechanism(abc.ABC):
 
         Args:
           dataset: (features, labels) of shapes (n, ...) and (n,).
-          num_samples: >= 1. The c-th call of one object (from 0) trains models 0, 1, ... of world
-            c: calls never share randomness, and a new object with the same config repeats them.
+          num_samples: >= 1. The c-th call of one object (from 0) trains models 0, 1, ... of
+            `world` c of `train_models`: calls never share randomness, and a new object with the
+            same config repeats them.
         """
         num_samples = check_num_samples(num_samples)
         observations = self.train_models(dataset, self._calls, range(num_samples))
@@ -71,10 +70,10 @@ class DpSgdMechanism(abc.ABC):
 
         Args:
           dataset: (features, labels) of shapes (n, ...) and (n,).
-          world: which of the neighbouring datasets this is, >= 0; worlds never share randomness.
-          indices: numbers of the models, each >= 0. Model i of a world depends on (seed, world, i)
-            and the dataset alone, not on the other indices, the process, or what was trained
-            before.
+          world: number of the dataset, >= 0; audits give 0 without the canary and 1 with it. Models
+            on datasets of different numbers never share randomness.
+          indices: numbers of the models, each >= 0. A model depends on (seed, world, index) and the
+            dataset alone, not on the other indices, the process, or what was trained before.
 
         Raises:
           ValueError: a dataset or index that cannot be used.

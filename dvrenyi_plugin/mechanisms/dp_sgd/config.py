@@ -154,7 +154,7 @@ class DpSgdConfig(CheckedSettings):
           DP it
         implies at each of `CLAIM_ORDERS`. Poisson batches: Rényi DP at these orders, composed over
         the steps (Mironov, Talwar and Zhang 2019). `noise_scale` and `defect` do not enter: they
-        are lies.
+        break the training on purpose and leave the claim alone.
         """
         return dp_sgd_claim(self.num_steps, self.noise_multiplier, self.sample_rate)
 
@@ -176,7 +176,7 @@ def dp_sgd_claim(
 
 
 def model_seed(seed: int, world: int, index: int) -> np.random.SeedSequence:
-    """Returns the one source of randomness of model `index` of world `world`.
+    """Returns the one source of randomness of model `index` on the dataset numbered `world`.
 
     It depends on nothing else, so a model is the same in whatever group, order, process or resumed
     run it is trained.
@@ -254,8 +254,7 @@ def _float32(name: str, values: Any, *, one_record: bool = False) -> NDArray[np.
     if bad.size:
         raise ValueError(
             f"{name} must be finite with a finite float32 norm, got {bad.size} of {len(rows)}"
-            f" records"
-            f" that are not, the first at index {bad[0]}"
+            f" records that are not, the first at index {bad[0]}"
         )
     return array32
 

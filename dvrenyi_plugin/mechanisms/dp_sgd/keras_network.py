@@ -170,6 +170,5 @@ class _Builder:
 def _unsupported(name: str, layer: Any) -> ValueError:
     return ValueError(
         f"model must have layers that are known in TensorFlow too, but {name!r} is {layer}; known"
-        f" are {_SUPPORTED};"
-        " EnsembleDpSgdMechanism and OpacusDpSgdMechanism know more"
+        f" are {_SUPPORTED}; EnsembleDpSgdMechanism and OpacusDpSgdMechanism know more"
     )

@@ -41,8 +41,7 @@ def build_model(name: str, input_shape: tuple[int, ...], num_classes: int = 10) 
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise ValueError(
             f"model {name!r} needs records of shape (channels, height, width) with height and width"
-            f" at"
-            f" least {smallest}, got {tuple(input_shape)}"
+            f" at least {smallest}, got {tuple(input_shape)}"
         )
     channels, height, width = input_shape
     if name == "cnn":

@@ -70,8 +70,9 @@ class TfPrivacyTrainer:
             if config.sample_rate < 1.0:
                 joins = sampling.random(len(labels)) < config.sample_rate
                 batch = _Batch.of(features[joins], labels[joins])
-            # Both optimizers divide the noisy sum by the number of microbatches, here one a record;
-            # the learning rate takes that back and divides by the public denominator in its place.
+            # Both optimizers divide the noisy sum by the number of microbatches, here one per
+            # record; the learning rate takes that back and divides by the public denominator in its
+            # place.
             self._learning_rate.assign(
                 config.learning_rate * batch.num_microbatches / config.denominator(batch.size)
             )
@@ -114,7 +115,7 @@ class TfPrivacyTrainer:
         optimizer = optimizer_class(
             l2_norm_clip=self._clip_norm,
             noise_multiplier=noise_std / self._clip_norm,
-            num_microbatches=None,  # one a record
+            num_microbatches=None,  # one per record
             learning_rate=lambda: self._learning_rate,
         )
         # A function that makes variables when it is traced must be traced twice.
@@ -178,8 +179,8 @@ class _Batch:
 
 @contextlib.contextmanager
 def _seeded_normals(seeds: Any, num_draws: int) -> Iterator[None]:
-    """Inside, while a step is traced, TensorFlow's normal numbers come from the given seeds, one a
-    draw.
+    """Inside, while a step is traced, TensorFlow's normal numbers come from the given seeds, one
+    per draw.
 
     TensorFlow Privacy draws with `tf.random.normal` and `tf.random_normal_initializer` and takes no
     seed. In a compiled function TensorFlow fixes the seeds of such draws when it is traced, and
@@ -198,7 +199,9 @@ def _seeded_normals(seeds: Any, num_draws: int) -> Iterator[None]:
         nonlocal drawn
         drawn += 1
         if drawn > num_draws:
-            raise RuntimeError(f"TensorFlow Privacy drew noise more than {num_draws} times a step")
+            raise RuntimeError(
+                f"TensorFlow Privacy drew noise more than {num_draws} times per step"
+            )
         return tf.random.stateless_normal(shape, seeds[drawn - 1], mean, stddev, dtype)
 
     def normal_initializer(mean: Any = 0.0, stddev: Any = 0.05, **unused: Any) -> Any:
@@ -213,8 +216,8 @@ def _seeded_normals(seeds: Any, num_draws: int) -> Iterator[None]:
             tf.random.normal, tf.random_normal_initializer = originals
     if drawn != num_draws:
         raise RuntimeError(
-            f"TensorFlow Privacy drew noise {drawn} times a step, not once for each of {num_draws}"
-            f" variables"
+            f"TensorFlow Privacy drew noise {drawn} times per step, not once for each of"
+            f" {num_draws} variables"
         )
 
 

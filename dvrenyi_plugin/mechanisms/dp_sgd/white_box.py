@@ -20,10 +20,10 @@ def linearised_losses(config: DpSgdConfig, weights: NDArray[np.float64]) -> NDAr
     That is loss(w_0) + <gradient(w_0), w - w_0>. The trained weights w are the initial ones w_0
     minus the sum of all noisy updates, so this is the sum over the steps of the inner product of
     the noisy update with the canary's gradient, up to sign and scale. For full batches whose canary
-    gradient keeps its direction the two worlds differ by exactly mu in units of the noise, the most
-    that the claim allows; what a black-box audit loses against it, it loses because the loss is
-    curved. It says less with Poisson batches, where the sum forgets in which steps the canary could
-    have been drawn.
+    gradient keeps its direction, the observations with and without the canary differ by exactly mu
+    in units of the noise, the most that the claim allows; what a black-box audit loses against it,
+    it loses because the loss is curved. It says less with Poisson batches, where the sum forgets in
+    which steps the canary could have been drawn.
 
     Args:
       config: of the training; the gradient is taken at its `initial_weights`, in float64.

@@ -214,8 +214,7 @@ class BirthDeathLangevinMechanism:
     claim_is_theorem = False
     claim_basis = (
         "mean-field limit (infinitely many particles, zero step size, zero bandwidth), one released"
-        " particle per"
-        " ensemble; not proved for finite ensembles: audit it"
+        " particle per ensemble; not proved for finite ensembles: audit it"
     )
 
     def __init__(self, config: BirthDeathLangevinMechanismConfig) -> None:
@@ -282,8 +281,7 @@ class BirthDeathLangevinMechanism:
         if config.ensemble and num_samples > config.num_particles:
             raise ValueError(
                 f"num_samples must be at most num_particles ({config.num_particles}) in ensemble"
-                f" mode, got"
-                f" {num_samples}"
+                f" mode, got {num_samples}"
             )
         call_seed = np.random.SeedSequence(config.seed, spawn_key=(self._calls,))
         self._calls += 1

@@ -29,7 +29,7 @@ class FlowMechanismConfig(GridMechanismConfig):
 
     Attributes:
       run_time: flow time t >= 0.
-      num_steps: steps of the splitting, 1 to 1,000,000; None takes ten a unit of time, at most
+      num_steps: steps of the splitting, 1 to 1,000,000; None takes ten per unit of time, at most
         1,000. The claim holds for any number.
       transport: "auto", "exponential" or "implicit"; see `dvrenyi_plugin.flows.transport.lines`.
       start: maps midpoints of shape (m, d) to log rho_0 up to a constant, shape (m,), without a

@@ -62,8 +62,7 @@ class GridMechanismConfig(CheckedSettings):
         if not callable(self.loss) or not hasattr(self.loss, "sensitivity"):
             raise ValueError(
                 f"loss must be a loss of dvrenyi_plugin.mechanisms.exponential.losses (wrap a"
-                f" function in CallableLoss), got"
-                f" {self.loss!r}"
+                f" function in CallableLoss), got {self.loss!r}"
             )
         # As a float: a float32 would round the claim.
         check_size("inverse_temperature times the loss's oscillation", self.potential_oscillation)
@@ -80,8 +79,7 @@ class GridMechanismConfig(CheckedSettings):
         if jump > self.max_jump:
             raise ValueError(
                 "grid too coarse for the potential: for some dataset neighbouring cells may differ"
-                " by up to"
-                f" {jump:.4g}, allowed is max_jump = {self.max_jump:g}; about"
+                f" by up to {jump:.4g}, allowed is max_jump = {self.max_jump:g}; about"
                 f" {axis.cells * jump / self.max_jump:.4g} cells instead of {axis.cells} would do"
             )
 

@@ -302,8 +302,7 @@ class LogisticLoss(CheckedSettings):
             if len(features) != len(labels):
                 raise ValueError(
                     f"dataset must have a label for every row of features, got {len(labels)} labels"
-                    f" for"
-                    f" {len(features)} rows"
+                    f" for {len(features)} rows"
                 )
             dataset = np.column_stack([features, labels])
         records = _records(dataset, self.num_records, self.dimension + 1)

@@ -135,8 +135,7 @@ class FunctionalLayer(StackLayer):
         self._names = [name for name, _ in module.named_parameters()]
         _LOGGER.warning(
             "%s has no fast clipping in EnsembleDpSgdMechanism: its per-example gradients are"
-            " formed by"
-            " torch.func",
+            " formed by torch.func",
             type(module).__name__,
         )
 

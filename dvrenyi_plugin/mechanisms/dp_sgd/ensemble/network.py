@@ -71,15 +71,13 @@ class EnsembleNetwork:
         for first, other in shared_parameters(model):
             raise ValueError(
                 f"model must not share a parameter between layers in EnsembleDpSgdMechanism, but"
-                f" {other!r} is"
-                f" {first!r}; use OpacusDpSgdMechanism with grad_sample_mode='hooks'"
+                f" {other!r} is {first!r}; use OpacusDpSgdMechanism with grad_sample_mode='hooks'"
             )
         frozen = [name for name, parameter in named if not parameter.requires_grad]
         if frozen:
             raise ValueError(
                 f"model must train every parameter in EnsembleDpSgdMechanism, got {frozen} frozen;"
-                f" use"
-                " OpacusDpSgdMechanism"
+                " use OpacusDpSgdMechanism"
             )
         check_no_hooks(model)
         self.slots: list[ParameterSlot] = []
