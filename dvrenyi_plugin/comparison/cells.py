@@ -96,9 +96,7 @@ class CellResult:
 
     @property
     def larger_bounds(self) -> Array:
-        """The larger direction's bound of each repeat, NaN where either is NaN, shape
-        (repeats,).
-        """
+        """The larger bound of each repeat, NaN where either is NaN, shape (repeats,)."""
         return np.asarray(np.array(self.bounds, dtype=np.float64).reshape(-1, 2).max(axis=1))
 
     @property
@@ -390,9 +388,7 @@ def _seed(root: int, name: str, number: int) -> int:
 
 
 def one_line(text: str) -> str:
-    """Returns the beginning of a message as it can stand in every report: on one line, and
-    encodable.
-    """
+    """Returns the beginning of a message on one line that every report can hold."""
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())[:500]
 
 
