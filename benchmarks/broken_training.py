@@ -2,8 +2,8 @@
 CSV as it is done.
 
 Every case claims what its noise multiplier says and is audited in batches, by its canary's loss
-alone, at order 2 and failure probability 0.05, until the claim is refuted or 500 models a world are
-trained. What broken training truly leaks:
+alone, at order 2 and failure probability 0.05, until the claim is refuted or 500 models per dataset
+are trained. What broken training truly leaks:
 
 - half_noise: 2 mu.
 - no_clipping: mu times the canary's gradient norm (blank canary: about 2) over the clipping norm.
@@ -143,7 +143,7 @@ def wanted(cases: list[str], rows: list[dict[str, str]]) -> Iterator[tuple[str, 
 
 def print_table(rows: list[dict[str, str]]) -> None:
     """Prints a markdown table with one line a case."""
-    print("| training | claim | seeds | refuted | after models a world | d-prime | bound |")
+    print("| training | claim | seeds | refuted | after models per dataset | d-prime | bound |")
     print("|---|---|---|---|---|---|---|")
     for case in CASES:
         mine = sorted(
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--cases", nargs="*", choices=tuple(CASES), default=list(CASES))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--num_models", type=int, default=MAX_MODELS, help="a world, at most")
+    parser.add_argument("--num_models", type=int, default=MAX_MODELS, help="per dataset, at most")
     parser.add_argument(
         "--max_seconds", type=float, default=float("inf"), help="start no case later"
     )

@@ -195,8 +195,8 @@ def run_audit(workers: int, ensemble_models: int, opacus_models: int) -> None:
     """Times the training of 500 + 500 mlp models, 100 records, 100 steps, by the ensemble and by
     Opacus.
 
-    With fewer models than 500 a world, the time for 500 is theirs in proportion. Processor seconds
-    over the number of workers are what the wall time would be on an idle machine.
+    With fewer models than 500 per dataset, the time for 500 is theirs in proportion. Processor
+    seconds over the number of workers are what the wall time would be on an idle machine.
     """
     print("| engine | models | wall s | processor s | processor s for 1,000 models, by worker |")
     print("|---|---|---|---|---|")
@@ -232,8 +232,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="of the ensemble; the others use the CPU")
     parser.add_argument("--audit", action="store_true")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--ensemble_models", type=int, default=500, help="a world, with --audit")
-    parser.add_argument("--opacus_models", type=int, default=10, help="a world, with --audit")
+    parser.add_argument(
+        "--ensemble_models", type=int, default=500, help="per dataset, with --audit"
+    )
+    parser.add_argument("--opacus_models", type=int, default=10, help="per dataset, with --audit")
     flags = parse_arguments(
         parser, cases=["mlp:10"], rounds=1, workers=1, ensemble_models=2, opacus_models=1
     )

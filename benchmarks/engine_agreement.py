@@ -129,8 +129,8 @@ def compare(folder: pathlib.Path) -> None:
     """Prints d-prime and time of each engine, and the two-sample tests between them."""
     losses: dict[str, list[NDArray[np.float64]]] = {}
     print(
-        "| engine | models a world | mean without | mean with | d-prime | processor seconds a model"
-        " |"
+        "| engine | models per dataset | mean without | mean with | d-prime"
+        " | processor seconds a model |"
     )
     print("|---|---|---|---|---|---|")
     for name in ENGINES:
@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=tuple(ENGINES), help="to train; all if not given")
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--steps", type=int, default=25)
-    parser.add_argument("--num_models", type=int, default=200, help="a world")
+    parser.add_argument("--num_models", type=int, default=200, help="per dataset")
     parser.add_argument(
         "--folder", type=pathlib.Path, default=pathlib.Path("docs/engine_agreement")
     )

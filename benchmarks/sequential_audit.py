@@ -154,9 +154,9 @@ def _run(noise_scale: float, seed: int, options: argparse.Namespace) -> dict[str
 
 def _table(rows: list[dict[str, str]]) -> str:
     lines = [
-        "| noise scale | runs | refuted | models a world when refuted: median (range) | models a"
-        " world saved: median"
-        " | d-prime: mean | with futility: refuted, futile | median models a world |",
+        "| noise scale | runs | refuted | models per dataset when refuted: median (range)"
+        " | models per dataset saved: median"
+        " | d-prime: mean | with futility: refuted, futile | median models per dataset |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for noise_scale in sorted({row["noise_scale"] for row in rows}, key=float):
