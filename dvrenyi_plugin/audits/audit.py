@@ -40,7 +40,6 @@ from dvrenyi_plugin.reports.sequential_outcome import (
     REFUTED,
     SequentialOutcome,
 )
-from dvrenyi_plugin.testers.both_directions import failure_probability_of_each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,25 +135,20 @@ def run_audit(
       Exception: what the user's code raised, with a note that says which part it was.
     """
     start = time.perf_counter()
-    num_claims = len(subject.claims)
     if sequential is None:
         samples = subject.draw(range(num_samples))
         drawn = time.perf_counter()
         outcome = None
         bounds = [
             bound_both_directions(
-                claim.tester, samples, failure_probability, subject.directions, num_claims
+                claim.tester, samples, failure_probability, subject.directions, len(subject.claims)
             )
             for claim in subject.claims
         ]
         seconds = drawn - start
     else:
         samples, outcome, bounds, seconds = _until_refuted(
-            subject,
-            num_samples,
-            failure_probability_of_each(failure_probability, num_claims),
-            sequential,
-            show_progress,
+            subject, num_samples, failure_probability, sequential, show_progress
         )
     report = AuditReport(
         title=subject.title,
@@ -188,11 +182,13 @@ def run_audit(
 def _until_refuted(
     subject: Subject,
     num_samples: int,
-    share: float,
+    failure_probability: float,
     config: SequentialAuditConfig,
     show_progress: bool,
 ) -> tuple[Samples, SequentialOutcome, list[tuple[DirectionReport, ...]], float]:
-    evidence = Evidence([check_sequential(claim.tester) for claim in subject.claims], share, config)
+    evidence = Evidence(
+        [check_sequential(claim.tester) for claim in subject.claims], failure_probability, config
+    )
     batches: list[Samples] = []
     drawn_after: list[int] = []
     seconds = 0.0

@@ -15,7 +15,7 @@ from dvrenyi_plugin.audits.sample_checks import as_number, check_verdict
 from dvrenyi_plugin.interfaces import PropertyTester
 from dvrenyi_plugin.reports.model import DirectionReport
 from dvrenyi_plugin.testers.base import BoundResult
-from dvrenyi_plugin.testers.both_directions import failure_probability_of_each, in_both_directions
+from dvrenyi_plugin.testers.both_directions import in_both_directions, shares_of_directions
 
 Array = NDArray[np.float64]
 # Outputs on the first dataset and on the second, shape (n, k) and (m, k).
@@ -55,12 +55,11 @@ def bound_both_directions(
       names: of the directions.
       num_claims: that are tested on these samples, >= 1.
     """
-    if getattr(tester, "one_order_tests_both", False):
-        share = 2.0 * failure_probability_of_each(failure_probability, num_claims)
-        bound = call_user_code("tester", tester.audit, *samples, share)
-        return (DirectionReport(names[0], bound),)
-    first, second = in_both_directions(tester.audit, *samples, failure_probability, num_claims)
-    return DirectionReport(names[0], first), DirectionReport(names[1], second)
+    shares = shares_of_directions(tester, failure_probability, num_claims)
+    return tuple(
+        DirectionReport(name, call_user_code("tester", tester.audit, *ordered, share))
+        for name, ordered, share in zip(names, (samples, samples[::-1]), shares, strict=False)
+    )
 
 
 def estimate_both_directions(

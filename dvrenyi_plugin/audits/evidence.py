@@ -19,6 +19,7 @@ from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
 from dvrenyi_plugin.reports.model import DirectionReport
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath
 from dvrenyi_plugin.testers.base import BoundResult
+from dvrenyi_plugin.testers.both_directions import shares_of_directions
 
 
 @runtime_checkable
@@ -97,7 +98,7 @@ class Evidence:
 
     Args:
       testers: of the claims.
-      failure_probability: of each direction of each claim.
+      failure_probability: of all claims in both directions together.
       config: when to give up.
 
     Attributes:
@@ -110,7 +111,13 @@ class Evidence:
         failure_probability: float,
         config: SequentialAuditConfig,
     ) -> None:
-        self._claims = [_directions(tester, failure_probability) for tester in testers]
+        self._claims = [
+            [
+                _Direction(tester, share)
+                for share in shares_of_directions(tester, failure_probability, len(testers))
+            ]
+            for tester in testers
+        ]
         self._config = config
         mu = config.futility_mu
         # The divergence between Gaussian laws of one variance is the same in both directions.
@@ -169,9 +176,3 @@ class Evidence:
             )
             for claim in self._claims
         ]
-
-
-def _directions(tester: SequentialTester, failure_probability: float) -> tuple[_Direction, ...]:
-    if getattr(tester, "one_order_tests_both", False):
-        return (_Direction(tester, 2.0 * failure_probability),)
-    return _Direction(tester, failure_probability), _Direction(tester, failure_probability)

@@ -35,7 +35,6 @@ def define_flags() -> flags.FlagValues:
     program.settings(
         ComparisonConfig,
         leave_out=("modules",),
-        num_workers=2,
         output_dir=None,
         # Unset: as --quick says, or the settings' own.
         **dict.fromkeys(_SCOPE),

@@ -299,9 +299,7 @@ def find_mechanism(name: str) -> RegisteredMechanism:
     Raises:
       ValueError: unknown; the message lists what is known.
     """
-    if name not in _MECHANISMS:
-        raise ValueError(f"mechanism must be one of {', '.join(_MECHANISMS)}, got {name!r}")
-    return _MECHANISMS[name]
+    return _MECHANISMS[check_choice("mechanism", name, tuple(_MECHANISMS))]
 
 
 def find_tester(name: str) -> RegisteredTester:
@@ -310,9 +308,7 @@ def find_tester(name: str) -> RegisteredTester:
     Raises:
       ValueError: unknown; the message lists what is known.
     """
-    if name not in _TESTERS:
-        raise ValueError(f"tester must be one of {', '.join(_TESTERS)}, got {name!r}")
-    return _TESTERS[name]
+    return _TESTERS[check_choice("tester", name, tuple(_TESTERS))]
 
 
 def _check_name(name: str, registered: dict[str, Any], kind: str) -> None:

@@ -25,6 +25,23 @@ def failure_probability_of_each(failure_probability: float, num_claims: int = 1)
     return check_failure_probability(failure_probability) / (2 * num_claims)
 
 
+def shares_of_directions(
+    tester: Any, failure_probability: float, num_claims: int = 1
+) -> tuple[float, ...]:
+    """Returns what each direction in which a tester tests its claim may spend.
+
+    Both directions have an even share, but for a tester of which one order of the samples tests the
+    claim in both (`BoundTester.one_order_tests_both`): it is asked once, with what both may spend.
+
+    Args:
+      tester: ours or the user's.
+      failure_probability: of all statements together, in (0, 1).
+      num_claims: that share it, >= 1.
+    """
+    share = failure_probability_of_each(failure_probability, num_claims)
+    return (2.0 * share,) if getattr(tester, "one_order_tests_both", False) else (share, share)
+
+
 def in_both_directions(
     ask: Callable[[Any, Any, float], _Answer],
     samples1: NDArray[Any],

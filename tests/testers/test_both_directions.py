@@ -6,6 +6,7 @@ import pytest
 from dvrenyi_plugin.testers.both_directions import (
     failure_probability_of_each,
     in_both_directions,
+    shares_of_directions,
 )
 
 
@@ -28,3 +29,12 @@ def test_shares_add_up_to_the_whole():
     assert failure_probability_of_each(0.05, 5) * 10 == pytest.approx(0.05)
     with pytest.raises(ValueError, match="failure_probability"):
         failure_probability_of_each(1.0)
+
+
+def test_a_tester_of_one_order_spends_what_both_would():
+    class OneOrder:
+        one_order_tests_both = True
+
+    assert shares_of_directions(object(), 0.05) == (0.025, 0.025)
+    assert shares_of_directions(OneOrder(), 0.05) == (0.05,)
+    assert shares_of_directions(OneOrder(), 0.06, num_claims=3) == pytest.approx((0.02,))
