@@ -31,7 +31,7 @@ _PLACEHOLDERS = {"float": "NUMBER", "int": "INTEGER", "string": "TEXT"}
 _ABSL_NOTE = "repeat this option"
 # What stands between the meaning and that note.
 _JOINTS = " ;\n"
-_NOT_LISTED = ("flagfile", "undefok")
+_ABSL_FLAGS = ("flagfile", "undefok")
 _ALIAS = "Alias for"
 
 
@@ -156,15 +156,27 @@ def end_process(status: int) -> NoReturn:
     sys.exit(status)
 
 
-def settings_of(name: str, flag_values: flags.FlagValues) -> dict[str, Any]:
+def settings_of(program: str, flag_values: flags.FlagValues) -> dict[str, Any]:
     """Returns a program's name and those of its flags that decide its result, as plain JSON
     values."""
-    settings: dict[str, Any] = {"program": name}
-    for flag in sorted(set(flag_values) - set(_NOT_SETTINGS)):
-        value = flag_values[flag].value
-        is_text = isinstance(value, float) and not math.isfinite(value)
-        settings[flag] = str(value) if is_text else value
+    settings: dict[str, Any] = {"program": program}
+    for name in _own_names(flag_values):
+        if name not in _NOT_SETTINGS:
+            value = flag_values[name].value
+            is_text = isinstance(value, float) and not math.isfinite(value)
+            settings[name] = str(value) if is_text else value
     return settings
+
+
+def _own_names(flag_values: flags.FlagValues) -> list[str]:
+    """Returns the flags' names, without absl's own flags and without other names of the same."""
+    return [
+        name
+        for name in sorted(flag_values)
+        if name == flag_values[name].name
+        and name not in _ABSL_FLAGS
+        and not flag_values[name].help.startswith(_ALIAS)
+    ]
 
 
 @contextlib.contextmanager
@@ -212,10 +224,8 @@ def _help_lines(flag_values: flags.FlagValues) -> list[str]:
     """Returns what each flag takes, means, and is when unset; flags of absl itself and other names
     are left out."""
     lines = []
-    for name in sorted(flag_values):
+    for name in _own_names(flag_values):
         flag = flag_values[name]
-        if name != flag.name or name in _NOT_LISTED or flag.help.startswith(_ALIAS):
-            continue
         kind = flag.flag_type()
         left = f"-{flag.short_name}, --{name}" if flag.short_name else f"--{name}"
         if kind == "bool" and flag.default:

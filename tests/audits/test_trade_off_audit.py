@@ -101,3 +101,12 @@ def test_the_command_takes_it(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert status == 0 and document["claim"]["parameter"] == "mu"
     assert document["refuted"] == (document["lower_bound"] > 1.0)
+    assert "alpha" not in document["settings"]
+
+
+def test_the_command_refuses_to_plan_before_anything_is_trained(tmp_path, capsys):
+    out = tmp_path / "never"
+    flags = ["--tester=trade_off", "--sequential", "--futility_mu=2", f"--output_dir={out}"]
+    assert audit_dpsgd.main(["x", *flags]) == 1
+    assert "futility_mu must be left out with --tester=trade_off" in capsys.readouterr().err
+    assert not out.exists()

@@ -25,6 +25,15 @@ def test_a_comparison_is_not_written_into_an_audits_folder(tmp_path: pathlib.Pat
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
+@pytest.mark.parametrize("quiet", ["--quiet", "-q", "--json"])
+def test_what_is_shown_is_no_setting_of_a_report(quiet, tmp_path: pathlib.Path) -> None:
+    folder = f"--output_dir={tmp_path}"
+    assert plan_audit.main(["plan_audit", folder]) == 0
+    assert plan_audit.main(["plan_audit", folder, quiet]) == 0
+    settings = json.loads((tmp_path / "settings.json").read_text())
+    assert not {"h", "q", "quiet", "json", "help"} & set(settings)
+
+
 @pytest.mark.parametrize("program", [audit_dpsgd, audit_shk, plan_audit])
 def test_nothing_else_is_written_into_a_comparisons_folder(program, tmp_path, capsys) -> None:
     (tmp_path / "rows.jsonl").write_text("")

@@ -276,6 +276,8 @@ def _settings(
         for name, value in dataclasses.asdict(config).items()
         if name != "seed" and value is not None
     }
+    if config.tester == "trade_off":
+        del given["alpha"]  # the whole curve is tested, at no order
     epochs = config.pretraining_epochs if config.initial_weights != "random" else 0
     return {
         **given,
