@@ -254,6 +254,18 @@ class TestHonestMechanisms:
         with pytest.raises(ValueError, match="epsilon must be a finite number > 1"):
             mechanism.time_for_epsilon(1.0)
 
+    def test_g8_the_law_may_leak_less_than_the_floor_of_its_claims(self) -> None:
+        """The floor of `time_for_epsilon` is that of the claim: early in a run, from a common
+        start, the exact law lies below it.
+        """
+        mechanism = shk(run_time=0.05)
+        floor = mechanism.config.oscillation_distance
+        first, second = (mechanism.grid_law(dataset) for dataset in balanced_circle_pair(20))
+        with pytest.raises(ValueError, match="epsilon must be a finite number >"):
+            mechanism.time_for_epsilon(floor)
+        assert 0.0 < np.abs(first - second).max() < 0.5 * floor
+        assert mechanism.certificate.pure_dp().value > floor
+
     def test_draws_follow_the_law(self) -> None:
         """Chi-square at level 1e-4, fixed seed."""
         dataset = balanced_circle_pair(20)[0]
