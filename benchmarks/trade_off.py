@@ -1,5 +1,5 @@
-"""The trade-off e-process: false alarms at true claims, certified mu over its limit, pairs to
-refute, time per call.
+"""The trade-off e-process: false alarms at true claims, certified mu over its limit, certified
+epsilon beside Clopper-Pearson with a held-out threshold, pairs to refute, time per call.
 
 python benchmarks/trade_off.py
 """
@@ -15,20 +15,34 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from quick import parse_arguments
+from scipy.stats import norm
 
 from dvrenyi_plugin.bounds.eprocess import EProcess, sample_size_warm_up
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
+from dvrenyi_plugin.bounds.trade_off_factor import nearest_null
 from dvrenyi_plugin.bounds.trade_off_limit import certifiable_parameter
+from dvrenyi_plugin.interfaces import ApproximateDp, GaussianDp, PrivacyProperty, PureDp
 from dvrenyi_plugin.privacy.claim_families import SingleCurveFamily
 from dvrenyi_plugin.privacy.trade_off import ApproximateDpCurve, GaussianCurve, TradeOffCurve
+from dvrenyi_plugin.privacy.trade_off_claims import dp_sgd_curve
 from dvrenyi_plugin.privacy.trade_off_families import GaussianFamily
+from dvrenyi_plugin.testers import (
+    ThresholdAttackTester,
+    ThresholdAttackTesterConfig,
+    TradeOffPropertyTester,
+    TradeOffPropertyTesterConfig,
+)
 
 Array = NDArray[np.float64]
 FAILURE_PROBABILITY = 0.05
 # N(mu, 1) against N(0, 1) has D_2 = mu^2.
 ORDER = 2.0
+# Of the subsampled Gaussian mechanism: one step, of which a quarter sees the record.
+RATE, NOISE = 0.25, 0.5
+MOST_WATCHED_PAIRS = 1000
+LARGEST_OF_EPSILONS = 5000
 
 Laws = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
@@ -64,6 +78,43 @@ def heavy(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
     return rng.standard_cauchy((n, 1)), rng.standard_cauchy((n, 1))
 
 
+def ten_columns(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """Vectors whose means are 1 apart, spread evenly over ten columns."""
+    return rng.normal(math.sqrt(0.1), 1.0, (n, 10)), rng.normal(0.0, 1.0, (n, 10))
+
+
+def subsampled(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """One Gaussian release with noise 0.5 of a sum that a quarter of the runs sees the record of,
+    and one of a sum that never does.
+    """
+    return rng.normal(rng.random((n, 1)) < RATE, NOISE), rng.normal(0.0, NOISE, (n, 1))
+
+
+def swapped(laws: Laws) -> Laws:
+    """Returns the two laws in the other order."""
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+        first, second = laws(rng, n)
+        return second, first
+
+    return draw
+
+
+def least_favourable() -> Laws:
+    """Returns the laws that keep mu = 1 and lie nearest to N(1.5, 1) and N(0, 1), on 60 cells."""
+    edges = np.linspace(-3.0, 4.5, 59)
+    masses = [np.diff(np.pad(norm.cdf(edges, mu), 1, constant_values=(0, 1))) for mu in (1.5, 0)]
+    null = nearest_null(*masses, GaussianCurve(1.0))
+    tails = (GaussianCurve(1.0).power(null.levels), null.levels)
+    q, p = (-np.diff(np.concatenate([[1.0], tail, [0.0]])) for tail in tails)
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+        first, second = (rng.choice(q.size, (n, 1), p=masses).astype(float) for masses in (q, p))
+        return first, second
+
+    return draw
+
+
 KEPT: dict[str, tuple[Laws, TradeOffCurve]] = {
     "Gaussian, mu 1": (gaussian(1.0), GaussianCurve(1.0)),
     "Laplace, pure DP of 1": (laplace, ApproximateDpCurve(1.0)),
@@ -71,6 +122,10 @@ KEPT: dict[str, tuple[Laws, TradeOffCurve]] = {
     "rounded Gaussian, mu 1": (rounded, GaussianCurve(1.0)),
     "3:1 counts, mu 1": (unequal, GaussianCurve(1.0)),
     "equal Cauchy, mu 0.01": (heavy, GaussianCurve(0.01)),
+    "ten columns, mu 1": (ten_columns, GaussianCurve(1.0)),
+    "nearest to N(1.5, 1), mu 1": (least_favourable(), GaussianCurve(1.0)),
+    "subsampled, remove": (subsampled, dp_sgd_curve(1, NOISE, RATE, "remove")),
+    "subsampled, add": (swapped(subsampled), dp_sgd_curve(1, NOISE, RATE, "add")),
 }
 
 
@@ -88,6 +143,13 @@ def false_alarms(repeats: int, pairs: int) -> None:
             process.update(*laws(np.random.default_rng(seed), pairs))
             alarms += process.lower_bound > 0.0
         print(f"{name}: {alarms / repeats:.4f}", flush=True)
+    alarms = 0
+    for seed in range(repeats):
+        watched, rng = _single(GaussianCurve(1.0)), np.random.default_rng(seed)
+        while watched.num_pairs < MOST_WATCHED_PAIRS and watched.lower_bound == 0.0:
+            watched.update(*gaussian(1.0)(rng, 20))
+        alarms += watched.lower_bound > 0.0
+    print(f"Gaussian, mu 1, watched to {MOST_WATCHED_PAIRS} pairs: {alarms / repeats:.4f}")
 
 
 def certified(sizes: list[int], most_pairs: int) -> None:
@@ -112,6 +174,50 @@ def certified(sizes: list[int], most_pairs: int) -> None:
                 f" {at_order:.3f}; time over Renyi's {ratio:.2f}",
                 flush=True,
             )
+
+
+def epsilons(sizes: list[int], repeats: int) -> None:
+    """Prints mean certified epsilons beside those of an attack with a held-out threshold and exact
+    binomial bounds: at delta 1e-5 read from Gaussian DP, and of claims without a family.
+    """
+    print(f"\nMean certified epsilon, {repeats} repeats (threshold attack on the same samples)")
+    claims: dict[str, tuple[Laws, PrivacyProperty]] = {
+        f"N({mu:g}, 1), Gaussian DP at 1e-5": (
+            gaussian(mu),
+            PrivacyProperty(gaussian_dp=GaussianDp(mu)),
+        )
+        for mu in (1.0, 2.0)
+    }
+    claims |= {
+        f"N({mu:g}, 1), (epsilon, 1e-5)": (
+            gaussian(mu),
+            PrivacyProperty(approximate_dp=ApproximateDp(1.0, 1e-5)),
+        )
+        for mu in (1.0, 2.0)
+    }
+    claims["Laplace, shift 1, pure"] = (laplace, PrivacyProperty(pure_dp=PureDp(1.0)))
+    for pairs in sizes:
+        for name, (laws, claim) in claims.items():
+            found: list[list[float]] = [[], []]
+            for seed in range(repeats):
+                samples = laws(np.random.default_rng(seed), pairs)
+                testers = (
+                    TradeOffPropertyTester(TradeOffPropertyTesterConfig(claim)),
+                    ThresholdAttackTester(ThresholdAttackTesterConfig(claim)),
+                )
+                for tester, bounds in zip(testers, found, strict=True):
+                    bound = tester.audit(*samples, FAILURE_PROBABILITY).lower_bound
+                    bounds.append(
+                        GaussianCurve(bound).epsilon(1e-5) if claim.gaussian_dp else bound
+                    )
+            ours, attack = map(statistics.mean, found)
+            print(f"{pairs} pairs, {name}: {ours:.2f} ({attack:.2f})", flush=True)
+
+
+def _single(curve: TradeOffCurve) -> EProcess:
+    return TradeOffEProcess(
+        SingleCurveFamily(curve), FAILURE_PROBABILITY, warm_up=TRADE_OFF_WARM_UP
+    )
 
 
 def _trade_off(pairs: int) -> EProcess:
@@ -141,11 +247,7 @@ def pairs_to_refute(seeds: int) -> None:
         counts: list[list[int]] = [[], []]
         for seed in range(seeds):
             processes = (
-                TradeOffEProcess(
-                    SingleCurveFamily(GaussianCurve(1.0)),
-                    FAILURE_PROBABILITY,
-                    warm_up=TRADE_OFF_WARM_UP,
-                ),
+                _single(GaussianCurve(1.0)),
                 GrowthOptimalEProcess(
                     ORDER, FAILURE_PROBABILITY, epsilons=np.array([1.0]), warm_up=TRADE_OFF_WARM_UP
                 ),
@@ -168,7 +270,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40, help="of the pairs to refute")
     arguments = parse_arguments(parser, repeats=2, pairs=60, sizes="100", most_pairs=200, seeds=1)
     false_alarms(arguments.repeats, arguments.pairs)
-    certified([int(size) for size in arguments.sizes.split(",")], arguments.most_pairs)
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    certified(sizes, arguments.most_pairs)
+    epsilons([size for size in sizes if size <= LARGEST_OF_EPSILONS], arguments.seeds)
     pairs_to_refute(arguments.seeds)
 
 

@@ -13,6 +13,7 @@ from dvrenyi_plugin.interfaces import (
     PrivacyProperty,
     PureDp,
     RenyiDp,
+    SubsampledGaussianDp,
     TrainingConfig,
     ZeroConcentratedDp,
     as_privacy_property,
@@ -71,6 +72,7 @@ OURS = [
     ApproximateDp(1.0, 1e-5),
     GaussianDp(1.0),
     ZeroConcentratedDp(0.5),
+    SubsampledGaussianDp(2.0, 0.1, 100),
 ]
 FOREIGN = [
     (ForeignPrivacyProperty(pure_dp=ForeignPureDp(0.5)), PureDp(0.5)),
@@ -157,7 +159,7 @@ class TestClaims:
             setattr(claim, dataclasses.fields(claim)[0].name, 3.0)
 
     def test_levels(self):
-        assert [claim_level(claim) for claim in OURS] == [0.5, 0.5, 1.0, 1.0, 0.5]
+        assert [claim_level(claim) for claim in OURS] == [0.5, 0.5, 1.0, 1.0, 0.5, 0.5]
 
 
 class TestRenyiThreshold:
@@ -166,6 +168,10 @@ class TestRenyiThreshold:
         assert renyi_threshold(PureDp(0.1), 2.0) == pytest.approx(0.0099586, rel=1e-5)
         assert renyi_threshold(GaussianDp(1.5), 2.0) == pytest.approx(2.25)
         assert renyi_threshold(ZeroConcentratedDp(0.3), 4.0) == pytest.approx(1.2)
+        # At order 2, one step allows log(1 + rate^2 (exp(1 / noise^2) - 1)) (Mironov et al. 2019).
+        step = math.log1p(0.01 * math.expm1(0.25))
+        subsampled = SubsampledGaussianDp(2.0, 0.1, 100)
+        assert renyi_threshold(subsampled, 2.0) == pytest.approx(100 * step)
 
     def test_pure_threshold_is_tight_where_the_loose_one_is_twice_or_four_times_it(self):
         assert renyi_threshold(PureDp(0.1), 2.0) < 0.04 / 4.0

@@ -16,6 +16,7 @@ from dvrenyi_plugin.privacy.properties import (
     GaussianDp,
     PureDp,
     RenyiDp,
+    SubsampledGaussianDp,
     ZeroConcentratedDp,
 )
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve, check_curve
@@ -27,6 +28,10 @@ from dvrenyi_plugin.privacy.trade_off_families import (
 )
 
 Array = NDArray[np.float64]
+
+# A family of one has its level a hair above the claim, so that a refuted claim is exceeded by its
+# bound.
+_HAIR = 1.0 + 1e-9
 
 
 class RenyiFamily(TradeOffFamily):
@@ -107,15 +112,16 @@ class SingleCurveFamily(TradeOffFamily):
 
 
 @functools.lru_cache(maxsize=64)  # a tester and its configuration ask for the same one
-def family_of(claim: Claim) -> TradeOffFamily:
+def family_of(claim: Claim, direction: str = "both") -> TradeOffFamily:
     """Returns the family whose parameter is the claim's own number; a claim above the family's grid
     is a null of its own.
 
-    zCDP has a family of one: its curve is the least of 40 polygons, and takes most of a second to
-      make.
+    zCDP and subsampled Gaussian DP have families of one, since their curves take up to seconds to
+    make: the least of 40 polygons, and the accountant's.
 
     Args:
       claim: what `read_claim` returns.
+      direction: see `trade_off_curve`.
     """
     match claim:
         case GaussianDp():
@@ -127,10 +133,16 @@ def family_of(claim: Claim) -> TradeOffFamily:
         case RenyiDp(alpha=alpha):
             return RenyiFamily(alpha)
         case ZeroConcentratedDp(rho=rho):
-            # A hair above the claim, so that a refuted claim is exceeded by its bound.
-            level = max(rho * (1.0 + 1e-9), 1e-9)
+            level = max(rho * _HAIR, 1e-9)
             return SingleCurveFamily(
                 trade_off_curve(ZeroConcentratedDp(level)), level, "rho", "events of zCDP"
+            )
+        case SubsampledGaussianDp(noise_multiplier=noise):
+            return SingleCurveFamily(
+                trade_off_curve(claim, direction),
+                _HAIR / noise,
+                "1 / noise multiplier",
+                "the accountant's curve of subsampled Gaussian noise",
             )
 
 

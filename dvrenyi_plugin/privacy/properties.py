@@ -1,4 +1,4 @@
-"""Privacy properties: what can be claimed, DP-Auditorium's and two more.
+"""Privacy properties: what can be claimed, DP-Auditorium's and three more.
 
 A property of the real DP-Auditorium is accepted wherever one of these is: it is read by the names
 of its fields (`read_claim`), not by its class.
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
-from dvrenyi_plugin._internal.limits import CheckedSettings, Delta, NotNegative, Order
-from dvrenyi_plugin._internal.validation import (
-    check_order,
+from dvrenyi_plugin._internal.limits import (
+    CheckedSettings,
+    Count,
+    Delta,
+    NotNegative,
+    Order,
+    Positive,
+    Real,
 )
+from dvrenyi_plugin._internal.validation import check_order
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp, renyi_pure_dp
 
 
@@ -77,6 +83,22 @@ class ZeroConcentratedDp(CheckedSettings):
 
 
 @dataclasses.dataclass(frozen=True)
+class SubsampledGaussianDp(CheckedSettings):
+    """What an accountant says of DP-SGD with Poisson batches: the trade-off curve of Gaussian noise
+    on sums over random subsets of the records, composed over the steps.
+
+    Attributes:
+      noise_multiplier: standard deviation of the noise over the clipping norm, finite, > 0.
+      sample_rate: probability of each record to be in a batch, in (0, 1].
+      num_steps: >= 1.
+    """
+
+    noise_multiplier: Positive
+    sample_rate: Annotated[float, Real(above=0.0, at_most=1.0)]
+    num_steps: Count
+
+
+@dataclasses.dataclass(frozen=True)
 class PrivacyProperty:
     """Holds exactly one property. The first three fields are DP-Auditorium's.
 
@@ -86,6 +108,7 @@ class PrivacyProperty:
       approximate_dp: (epsilon, delta)-DP.
       gaussian_dp: mu-Gaussian DP.
       zero_concentrated_dp: rho-zCDP.
+      subsampled_gaussian_dp: DP-SGD with Poisson batches.
     """
 
     pure_dp: PureDp | None = None
@@ -93,6 +116,7 @@ class PrivacyProperty:
     approximate_dp: ApproximateDp | None = None
     gaussian_dp: GaussianDp | None = None
     zero_concentrated_dp: ZeroConcentratedDp | None = None
+    subsampled_gaussian_dp: SubsampledGaussianDp | None = None
 
     def __post_init__(self) -> None:
         given = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) is not None]
@@ -106,7 +130,7 @@ class PrivacyProperty:
 _PROPERTY_FIELDS = tuple(field.name for field in dataclasses.fields(PrivacyProperty))
 
 
-Claim = PureDp | RenyiDp | ApproximateDp | GaussianDp | ZeroConcentratedDp
+Claim = PureDp | RenyiDp | ApproximateDp | GaussianDp | ZeroConcentratedDp | SubsampledGaussianDp
 
 
 def read_claim(privacy_property: Any) -> Claim:
@@ -133,6 +157,7 @@ def read_claim(privacy_property: Any) -> Claim:
         "approximate_dp": ApproximateDp,
         "gaussian_dp": GaussianDp,
         "zero_concentrated_dp": ZeroConcentratedDp,
+        "subsampled_gaussian_dp": SubsampledGaussianDp,
     }[name]
     fields = [field.name for field in dataclasses.fields(claim_class)]
     try:
@@ -179,10 +204,15 @@ def _largest_divergence(claim: Claim, alpha: float) -> float:
             return renyi_gaussian_dp(alpha, claim.mu)
         case ZeroConcentratedDp():
             return alpha * claim.rho
+        case SubsampledGaussianDp():
+            # The accounting needs scipy's optimizers, which take a while to load.
+            from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi
+
+            return dp_sgd_renyi(alpha, claim.num_steps, claim.noise_multiplier, claim.sample_rate)
         case ApproximateDp():
             raise ValueError(
-                "privacy_property must bound a Rényi divergence (renyi_dp, pure_dp, gaussian_dp or"
-                " zero_concentrated_dp), got approximate_dp, which no Rényi bound can refute"
+                "privacy_property must bound a Rényi divergence (any but approximate_dp), got"
+                " approximate_dp, which no Rényi bound can refute"
             )
 
 
@@ -193,12 +223,16 @@ def default_order(claim: Claim) -> float:
 
 
 def claim_level(claim: Claim) -> float:
-    """Returns the claim's own number: epsilon of Rényi, pure and (epsilon, delta)-DP, mu or rho."""
+    """Returns the claim's own number, which grows with what is allowed: epsilon of Rényi, pure and
+    (epsilon, delta)-DP, mu, rho, or 1 / noise multiplier.
+    """
     match claim:
         case RenyiDp(epsilon=level) | PureDp(epsilon=level) | ApproximateDp(epsilon=level):
             return float(level)
         case GaussianDp(mu=level) | ZeroConcentratedDp(rho=level):
             return float(level)
+        case SubsampledGaussianDp(noise_multiplier=noise):
+            return 1.0 / noise
 
 
 def as_privacy_property(claim: Claim) -> PrivacyProperty:
@@ -214,3 +248,5 @@ def as_privacy_property(claim: Claim) -> PrivacyProperty:
             return PrivacyProperty(gaussian_dp=claim)
         case ZeroConcentratedDp():
             return PrivacyProperty(zero_concentrated_dp=claim)
+        case SubsampledGaussianDp():
+            return PrivacyProperty(subsampled_gaussian_dp=claim)

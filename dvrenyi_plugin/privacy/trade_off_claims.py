@@ -29,6 +29,7 @@ from dvrenyi_plugin.privacy.properties import (
     GaussianDp,
     PureDp,
     RenyiDp,
+    SubsampledGaussianDp,
     ZeroConcentratedDp,
 )
 from dvrenyi_plugin.privacy.trade_off import (
@@ -50,7 +51,7 @@ _HALVINGS = 70
 # The accountant rounds losses up to multiples of this; coarser where the noise is smaller than
 # that.
 _LOSS_INTERVAL, _SMALL_NOISE = 1e-3, 0.05
-_DIRECTIONS = ("remove", "add", "both")
+CURVE_DIRECTIONS = ("remove", "add", "both")
 # More than the rounding of a log moment at these levels, over its order: without it, a curve of a
 # tiny epsilon would be noise.
 _MOMENT_ROUNDING = 1e-13
@@ -61,12 +62,14 @@ _LIFT = 1e-13
 _LIFT_PLD = 1e-11
 
 
-def trade_off_curve(claim: Claim) -> TradeOffCurve:
-    """Returns the most power that the claim allows, in both orders of the two laws.
+def trade_off_curve(claim: Claim, direction: str = "both") -> TradeOffCurve:
+    """Returns the most power that the claim allows.
 
     Args:
       claim: what `read_claim` returns.
+      direction: see `privacy_loss_curve`; makes a difference to subsampled Gaussian DP alone.
     """
+    check_choice("direction", direction, CURVE_DIRECTIONS)
     match claim:
         case GaussianDp(mu=mu):
             return GaussianCurve(mu)
@@ -80,6 +83,8 @@ def trade_off_curve(claim: Claim) -> TradeOffCurve:
             return MinimumCurve(
                 [renyi_curve(float(alpha), float(alpha) * rho) for alpha in _ZCDP_ORDERS]
             )
+        case SubsampledGaussianDp(noise_multiplier=noise, sample_rate=rate, num_steps=steps):
+            return dp_sgd_curve(steps, noise, rate, direction)
 
 
 def renyi_curve(alpha: float, epsilon: float) -> TradeOffCurve:
@@ -196,7 +201,7 @@ def privacy_loss_curve(pld: Any, direction: str = "remove") -> PointsCurve:
       direction: "remove" for Q the law with the record and P the one without it; "add" for the
         other way round; "both" for what is allowed whichever way round two given samples are.
     """
-    direction = check_choice("direction", direction, _DIRECTIONS)
+    direction = check_choice("direction", direction, CURVE_DIRECTIONS)
     from dp_accounting.pld import privacy_loss_distribution
 
     if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
@@ -254,7 +259,7 @@ def dp_sgd_curve(
     num_steps = check_int("num_steps", num_steps, at_least=1)
     rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, above=0.0)
-    check_choice("direction", direction, _DIRECTIONS)
+    check_choice("direction", direction, CURVE_DIRECTIONS)
     if rate == 1.0:
         return GaussianCurve(dp_sgd_mu(num_steps, noise_multiplier))
     # As for `dp_sgd_epsilon`: beyond, the distribution of the loss grows past memory.

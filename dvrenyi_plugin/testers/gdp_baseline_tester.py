@@ -27,6 +27,7 @@ from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     PureDp,
     RenyiDp,
+    SubsampledGaussianDp,
     ZeroConcentratedDp,
     claim_level,
     read_claim,
@@ -72,10 +73,10 @@ class GdpBaselineTesterConfig(CheckedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if isinstance(claim, PureDp):
+        if isinstance(claim, PureDp | SubsampledGaussianDp):
             raise ValueError(
                 "privacy_property must be renyi_dp, approximate_dp, gaussian_dp or"
-                " zero_concentrated_dp, got pure_dp, which a Gaussian trade-off never satisfies"
+                f" zero_concentrated_dp, got {claim}, whose trade-off is not Gaussian"
             )
         if isinstance(claim, ApproximateDp):
             check_real("privacy_property.approximate_dp.delta", claim.delta, above=0.0, at_most=1.0)

@@ -30,6 +30,7 @@ from dvrenyi_plugin.interfaces import (
     GaussianDp,
     PureDp,
     RenyiDp,
+    SubsampledGaussianDp,
     ZeroConcentratedDp,
     claim_level,
     read_claim,
@@ -66,7 +67,12 @@ class ThresholdAttackTesterConfig(CheckedSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read_claim(self.privacy_property)
+        claim = read_claim(self.privacy_property)
+        if isinstance(claim, SubsampledGaussianDp):
+            raise ValueError(
+                "privacy_property must be a claim that one event has a bound for (any but"
+                f" subsampled_gaussian_dp), got {claim}"
+            )
         if not self.orders:
             raise ValueError("orders must hold at least one order > 1, got none")
 
@@ -239,6 +245,7 @@ class ThresholdAttackTester(BoundTester):
                 return epsilon_from_rates(true_positive_rate, false_positive_rate, 0.0)
             case ApproximateDp(delta=delta):
                 return epsilon_from_rates(true_positive_rate, false_positive_rate, delta)
+        raise AssertionError(f"the config must refuse {self._claim}")
 
     def _scaled_renyi_curve(
         self, true_positive_rate: ArrayLike, false_positive_rate: ArrayLike

@@ -357,7 +357,7 @@ class TestGdpBaseline:
         )
         epsilon = baseline(CLAIMS["approximate"]).estimate_lower_bound(*pair, 0.05)
         assert epsilon == pytest.approx(gaussian_dp_epsilon(mu, 1e-5))
-        with pytest.raises(ValueError, match="pure_dp"):
+        with pytest.raises(ValueError, match="got PureDp"):
             baseline(CLAIMS["pure"])
 
     def test_perfect_separation_does_not_fail_silently(self):

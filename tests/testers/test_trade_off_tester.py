@@ -11,6 +11,7 @@ from dvrenyi_plugin.interfaces import (
     GaussianDp,
     PureDp,
     RenyiDp,
+    SubsampledGaussianDp,
     ZeroConcentratedDp,
     as_privacy_property,
     claim_level,
@@ -24,6 +25,7 @@ CLAIMS = (
     ApproximateDp(1.5, 1e-3),
     RenyiDp(2.0, 1.0),
     ZeroConcentratedDp(0.5),
+    SubsampledGaussianDp(0.8, 0.5, 1),
 )
 
 
@@ -46,7 +48,8 @@ def test_false_claims_are_refuted_and_true_ones_kept(claim):
     assert not kept.refuted and not tester.reject_property(kept.lower_bound)
     assert broken.claimed_limit == claim_level(claim)
     assert broken.details["log_e_value_of_claim"] >= math.log(20.0)
-    assert broken.details["family"] and broken.details["parameter"] in ("mu", "epsilon", "rho")
+    parameters = ("mu", "epsilon", "rho", "1 / noise multiplier")
+    assert broken.details["family"] and broken.details["parameter"] in parameters
     assert broken.details["one_order_tests_both"] and broken.alpha is None
 
 
@@ -61,6 +64,28 @@ def test_bounds_are_on_the_scale_of_the_claim():
     assert 0.4 < at_delta < 1.0
     rho = new_tester(ZeroConcentratedDp(0.5)).estimate_lower_bound(*laws, 0.05)
     assert 0.5 < rho < 0.5 + 1e-6
+
+
+def subsampled(rng, n):
+    """One release with noise 0.5 on a sum that a quarter of the runs sees the record of."""
+    return rng.normal(rng.random(n) < 0.25, 0.5), rng.normal(0.0, 0.5, n)
+
+
+@pytest.mark.parametrize(("direction", "order"), [("remove", 1), ("add", -1), ("both", 1)])
+def test_subsampled_claims_are_kept_and_broken_in_either_direction(direction, order):
+    """False alarms: more than 5 of 40 have a chance of 1.4% at 5% per run; seeds are fixed."""
+    kept, broken = (
+        new_tester(SubsampledGaussianDp(noise, 0.25, 1), direction=direction)
+        for noise in (0.5, 1.0)
+    )
+    alarms = 0
+    for seed in range(40):
+        laws = subsampled(np.random.default_rng(seed), 200)[::order]
+        alarms += kept.audit(*laws, 0.05).refuted
+    assert alarms <= 5
+    result = broken.audit(*subsampled(np.random.default_rng(0), 1000)[::order], 0.05)
+    assert result.refuted and 1.0 < result.lower_bound < 1.0 + 1e-6
+    assert math.isnan(result.point_estimate)
 
 
 def test_a_wider_claim_has_the_bound_of_a_narrow_one():
