@@ -330,7 +330,7 @@ ROOMS: tuple[Room, ...] = (
             **dict.fromkeys(("BoundedArrays.differ", "BoundedArrays.pair"), _INTERNAL),
             "ConstantDatasetGenerator": "gives back whatever it is given",
         },
-        takes=lambda name: name.endswith(("Config", "Claim", "Generator")) or name in ("BoundedArrays", "dp_sgd_claim"),
+        takes=lambda name: name.endswith(("Config", "Claim", "Generator")) or name in ("BoundedArrays", "claimed_properties"),
         examples=lambda: {**claims(), **audit_examples()},
     ),
     Room(

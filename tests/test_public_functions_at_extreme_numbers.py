@@ -19,7 +19,7 @@ from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig, ShkExperimentConfig
 from dvrenyi_plugin.audits.settings import AuditPlanConfig
-from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
+from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.information_limit import closest_null
 from dvrenyi_plugin.comparison.settings import ComparisonConfig
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
@@ -132,6 +132,8 @@ def test_f7_values_at_the_edge_of_floats():
     assert closest_null(pair, 1.001, 1e-30).rate == pytest.approx(
         closest_null(pair, 1.001, 0.0).rate
     )
+    unbounded = discrete_pair([0.5, 0.5], [1.0, 0.0])
+    assert closest_null(unbounded, 1.25, sys.float_info.max).rate == 0.0
     with pytest.raises(ValueError, match="critic_q must hold"):
         donsker_varadhan_value(["x"], [1.0], 2.0)
     assert donsker_varadhan_value([0.0, 0.0], [0.0], 2.0) == 0.0

@@ -53,6 +53,8 @@ _TINY = 1e-12
 _SOLVED = 1e-6
 # The rate differs from that at 0 by some sqrt(epsilon), here below rounding.
 _LEAST_EPSILON = 1e-40
+# A claim of more leaves nothing to refute that a float could tell from 0, and overflows.
+_LARGEST_EPSILON = 1e300
 # The smallest log c looked at. Below it even the rate is no longer a float.
 _LEAST_LOG_BET = -650.0
 
@@ -93,7 +95,7 @@ def closest_null(pair: GridPair, alpha: float, epsilon: float) -> ClosestNull:
     """
     check_pair(pair)
     alpha, epsilon = check_order(alpha), check_epsilon(epsilon)
-    if epsilon >= pair.renyi(alpha):
+    if epsilon >= min(pair.renyi(alpha), _LARGEST_EPSILON):
         return _itself(pair, alpha, epsilon)
     if epsilon < _LEAST_EPSILON:
         middle = np.logaddexp(pair.log_q, pair.log_p) - math.log(2.0)

@@ -56,7 +56,7 @@ class DpSgdClaim:
         )
 
 
-def dp_sgd_claim_at(
+def audited_claim(
     alpha: float,
     num_steps: int,
     sample_rate: float = 1.0,

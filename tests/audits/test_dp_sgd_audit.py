@@ -21,7 +21,7 @@ from dvrenyi_plugin.audits.dp_sgd.training import Observations
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon
-from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+from dvrenyi_plugin.privacy.dp_sgd_accounting import audited_claim
 from dvrenyi_plugin.reports.figures import save_figure
 from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
 from dvrenyi_plugin.reports.plain_json import jsonable
@@ -300,22 +300,22 @@ def test_pictures_are_written(tmp_path, pair, estimate):
 
 
 def test_claims_given_in_three_ways_agree():
-    by_mu = dp_sgd_claim_at(2.0, 100, mu=1.0)
+    by_mu = audited_claim(2.0, 100, mu=1.0)
     assert (by_mu.noise_multiplier, by_mu.mu, by_mu.renyi) == (10.0, 1.0, RenyiDp(2.0, 1.0))
-    assert dp_sgd_claim_at(2.0, 100) == by_mu
-    assert dp_sgd_claim_at(2.0, 100, noise_multiplier=10.0) == by_mu
+    assert audited_claim(2.0, 100) == by_mu
+    assert audited_claim(2.0, 100, noise_multiplier=10.0) == by_mu
     # 1-Gaussian DP is exactly (4.377178, 1e-5)-DP.
-    by_epsilon = dp_sgd_claim_at(2.0, 100, epsilon=4.377178, delta=1e-5)
+    by_epsilon = audited_claim(2.0, 100, epsilon=4.377178, delta=1e-5)
     assert by_epsilon.mu == pytest.approx(1.0, rel=1e-6)
     assert by_epsilon.renyi.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
 def test_poisson_claims_are_those_of_the_accountant():
-    by_noise = dp_sgd_claim_at(2.0, 100, 0.5, noise_multiplier=1.0)
+    by_noise = audited_claim(2.0, 100, 0.5, noise_multiplier=1.0)
     assert by_noise.mu is None
     # One step: log E_{x ~ N(0,1)}[(1/2 + e^{x - 1/2} / 2)^2] = log(1 + (e - 1) / 4).
     assert by_noise.renyi.epsilon == pytest.approx(100 * math.log1p((math.e - 1) / 4), rel=1e-9)
-    by_epsilon = dp_sgd_claim_at(2.0, 10, 0.2, epsilon=2.0, delta=1e-5)
+    by_epsilon = audited_claim(2.0, 10, 0.2, epsilon=2.0, delta=1e-5)
     epsilon = dp_sgd_epsilon(1e-5, 10, by_epsilon.noise_multiplier, 0.2)
     assert 2.0 - 1e-3 < epsilon <= 2.0
 

@@ -14,7 +14,7 @@ from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperim
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.data.neighbours import add_canary, check_neighbours
 from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi
-from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+from dvrenyi_plugin.privacy.dp_sgd_accounting import audited_claim
 
 RECORDS = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([0, 1, 2])
 CANARY = np.full(4, 9.0, np.float32)
@@ -38,38 +38,38 @@ def test_a_number_of_canaries_is_a_positive_integer(count):
     with pytest.raises(ValueError, match="num_canaries"):
         add_canary(RECORDS, CANARY, 2, count)
     with pytest.raises(ValueError, match="num_canaries"):
-        dp_sgd_claim_at(2.0, 10, mu=1.0, num_canaries=count)
+        audited_claim(2.0, 10, mu=1.0, num_canaries=count)
     with pytest.raises(ValueError, match="num_canaries"):
         DpSgdAuditConfig(num_canaries=count)
 
 
 def test_full_batch_groups_have_exactly_that_multiple_of_mu():
-    one, four = (dp_sgd_claim_at(2.0, 100, mu=0.5, num_canaries=count) for count in (1, 4))
+    one, four = (audited_claim(2.0, 100, mu=0.5, num_canaries=count) for count in (1, 4))
     assert one.mu == 0.5 and four.mu == 2.0
     assert one.renyi.epsilon == pytest.approx(0.25)  # alpha mu^2 / 2
     assert four.renyi.epsilon == pytest.approx(4.0)
     # The noise is that of the claim for one record.
     assert four.noise_multiplier == one.noise_multiplier == 20.0
     # Any count will do where nothing is converted.
-    assert dp_sgd_claim_at(1.25, 100, mu=0.5, num_canaries=3).mu == 1.5
+    assert audited_claim(1.25, 100, mu=0.5, num_canaries=3).mu == 1.5
 
 
 def test_poisson_groups_follow_by_the_conversion_at_a_higher_order():
     settings = {"num_steps": 7, "sample_rate": 0.1, "noise_multiplier": 1.5}
-    group = dp_sgd_claim_at(3.0, **settings, num_canaries=4)
+    group = audited_claim(3.0, **settings, num_canaries=4)
     assert group.mu is None and group.renyi.alpha == 3.0
     assert group.renyi.epsilon == pytest.approx(9.0 * dp_sgd_renyi(12.0, 7, 1.5, 0.1), rel=1e-12)
     with pytest.raises(ValueError, match="power of two with Poisson batches, got 3"):
-        dp_sgd_claim_at(3.0, **settings, num_canaries=3)
+        audited_claim(3.0, **settings, num_canaries=3)
     with pytest.raises(ValueError, match="alpha must be at least 2 for 2 canaries"):
-        dp_sgd_claim_at(1.5, **settings, num_canaries=2)
+        audited_claim(1.5, **settings, num_canaries=2)
     # One record needs no conversion, at any order.
-    assert dp_sgd_claim_at(1.5, **settings).renyi.alpha == 1.5
+    assert audited_claim(1.5, **settings).renyi.alpha == 1.5
 
 
 @given(st.floats(2.0, 20.0), st.integers(0, 4), st.floats(0.1, 3.0))
 def test_the_exact_claim_of_a_full_batch_group_is_never_above_the_converted_one(alpha, c, mu):
-    exact = dp_sgd_claim_at(alpha, 100, mu=mu, num_canaries=2**c).renyi.epsilon
+    exact = audited_claim(alpha, 100, mu=mu, num_canaries=2**c).renyi.epsilon
     converted = 3.0**c * dp_sgd_renyi(alpha * 2**c, 100, 10.0 / mu)
     assert exact <= converted * (1.0 + 1e-12)
 
@@ -88,7 +88,7 @@ def test_a_converted_claim_holds_for_the_mixture_that_a_group_makes():
     )
     base = np.exp(-(x**2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
     exact = math.log(np.sum(base * np.exp(alpha * log_ratio)) * (x[1] - x[0])) / (alpha - 1.0)
-    claim = dp_sgd_claim_at(alpha, 1, q, noise_multiplier=s, num_canaries=2).renyi.epsilon
+    claim = audited_claim(alpha, 1, q, noise_multiplier=s, num_canaries=2).renyi.epsilon
     assert 0.0 < exact <= claim
 
 

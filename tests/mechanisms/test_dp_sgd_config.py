@@ -13,7 +13,7 @@ from dp_sgd_engines import (
     settings,
 )
 
-from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, read_claim
+from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, SubsampledGaussianDp, read_claim
 from dvrenyi_plugin.mechanisms.dp_sgd.config import DpSgdConfig, ModelStreams, model_seed
 from dvrenyi_plugin.mechanisms.dp_sgd.networks import (
     random_weights,
@@ -60,11 +60,12 @@ def test_full_batch_claim_is_the_exact_gaussian_one() -> None:
     assert gaussian_dp_epsilon(1.0, 1e-5) == pytest.approx(4.377178, abs=1e-6)
 
 
-def test_poisson_claim_is_renyi_dp_only_and_includes_the_known_value() -> None:
+def test_poisson_claim_is_the_accountants_curve_and_its_renyi_dp() -> None:
     config = DpSgdConfig(**settings(num_steps=1, noise_multiplier=1.0, sample_rate=0.5))
     claims = [read_claim(claim) for claim in config.claimed_privacy]
-    assert all(isinstance(claim, RenyiDp) for claim in claims)
-    assert {claim.alpha: claim.epsilon for claim in claims}[1.5] == pytest.approx(
+    assert claims[0] == SubsampledGaussianDp(1.0, 0.5, 1)
+    assert all(isinstance(claim, RenyiDp) for claim in claims[1:])
+    assert {claim.alpha: claim.epsilon for claim in claims[1:]}[1.5] == pytest.approx(
         0.235158, abs=1e-5
     )
 

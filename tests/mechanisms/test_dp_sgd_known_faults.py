@@ -14,7 +14,7 @@ import torch
 
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, read_claim
-from dvrenyi_plugin.mechanisms.dp_sgd.config import dp_sgd_claim
+from dvrenyi_plugin.mechanisms.dp_sgd.config import claimed_properties
 from dvrenyi_plugin.mechanisms.dp_sgd.ensemble.mechanism import (
     EnsembleDpSgdMechanism,
     EnsembleDpSgdMechanismConfig,
@@ -25,7 +25,7 @@ from dvrenyi_plugin.mechanisms.dp_sgd.opacus import (
     OpacusDpSgdMechanismConfig,
 )
 from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon, gaussian_dp_epsilon
-from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+from dvrenyi_plugin.privacy.dp_sgd_accounting import audited_claim
 
 ENGINES = ["ensemble", "hooks", "ghost"]
 IMAGE = (1, 14, 14)
@@ -64,7 +64,7 @@ def images(count: int, shape: Any = IMAGE) -> tuple[np.ndarray, np.ndarray]:
 
 
 def renyi_claims(*arguments: Any) -> dict[float, float]:
-    claims = [read_claim(claim) for claim in dp_sgd_claim(*arguments)]
+    claims = [read_claim(claim) for claim in claimed_properties(*arguments)]
     return {claim.alpha: claim.epsilon for claim in claims if isinstance(claim, RenyiDp)}
 
 
@@ -72,7 +72,7 @@ def renyi_claims(*arguments: Any) -> dict[float, float]:
 
 
 def test_one_full_step_claims_the_exact_gaussian_value_and_not_a_limit_theorems() -> None:
-    claim = dp_sgd_claim_at(2.0, 1, noise_multiplier=1.0)
+    claim = audited_claim(2.0, 1, noise_multiplier=1.0)
     assert claim.mu == 1.0
     # A central limit theorem for Poisson batches gives 6.0071 here.
     assert gaussian_dp_epsilon(claim.mu, 1e-5) == pytest.approx(4.377178, abs=1e-6)
@@ -85,23 +85,23 @@ def test_poisson_claims_have_the_known_values_at_every_kind_of_order(
     alpha: float, epsilon: float
 ) -> None:
     # At order 8 the other direction has 0.375976: the claim is the larger of the two.
-    claim = dp_sgd_claim_at(alpha, 1, 0.5, noise_multiplier=1.0).renyi
+    claim = audited_claim(alpha, 1, 0.5, noise_multiplier=1.0).renyi
     assert claim.epsilon == pytest.approx(epsilon, rel=2e-5)
     # Steps add up.
-    assert dp_sgd_claim_at(alpha, 6, 0.5, noise_multiplier=1.0).renyi.epsilon == pytest.approx(
+    assert audited_claim(alpha, 6, 0.5, noise_multiplier=1.0).renyi.epsilon == pytest.approx(
         6.0 * epsilon, rel=2e-5
     )
 
 
 def test_large_orders_claim_finite_values() -> None:
-    claim = dp_sgd_claim_at(2000.0, 1, 0.01, noise_multiplier=1.0).renyi
+    claim = audited_claim(2000.0, 1, 0.01, noise_multiplier=1.0).renyi
     assert claim.epsilon == pytest.approx(995.3925, abs=1e-4)
 
 
 def test_claims_are_never_negative_and_nothing_done_claims_nothing() -> None:
     assert dp_sgd_epsilon(0.5, 1, 10.0, 0.01) == 0.0
     assert dp_sgd_epsilon(1e-3, 1, 1.0, 105 / 100_000) == 0.0
-    assert read_claim(dp_sgd_claim(0, 1.0)[0]) == GaussianDp(0.0)
+    assert read_claim(claimed_properties(0, 1.0)[0]) == GaussianDp(0.0)
     for sample_rate in (1.0, 0.1):
         assert set(renyi_claims(0, 1.0, sample_rate).values()) == {0.0}
     for epsilon in renyi_claims(1, 10.0, 0.01).values():
@@ -111,7 +111,7 @@ def test_claims_are_never_negative_and_nothing_done_claims_nothing() -> None:
 @pytest.mark.parametrize("steps", [1 / (1 / 93), 93.0, "93", True])
 def test_numbers_of_steps_are_integers(steps: Any) -> None:
     with pytest.raises(ValueError, match="steps must be an integer"):
-        dp_sgd_claim_at(2.0, steps, noise_multiplier=1.0)
+        audited_claim(2.0, steps, noise_multiplier=1.0)
     with pytest.raises(ValueError, match="num_steps must be an integer"):
         mechanism("ensemble", num_steps=steps)
 

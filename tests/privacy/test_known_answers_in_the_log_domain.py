@@ -26,7 +26,7 @@ from dvrenyi_plugin.privacy.divergences import (
     renyi_discrete,
     renyi_from_log_masses,
 )
-from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+from dvrenyi_plugin.privacy.dp_sgd_accounting import audited_claim
 from dvrenyi_plugin.privacy.log_moments import log_phi
 from dvrenyi_plugin.testers import GdpBaselineTester, GdpBaselineTesterConfig
 
@@ -81,7 +81,7 @@ def test_e3_divergences_of_laws_that_nearly_agree_keep_their_digits():
 
 @pytest.mark.parametrize(("epsilon", "noise"), [(0.01, 24.5), (0.005, 44.8), (1.0, 0.902)])
 def test_e5_noise_for_poisson_batches_is_that_of_the_loss_distribution(epsilon, noise):
-    claim = dp_sgd_claim_at(2.0, 100, 0.01, epsilon=epsilon, delta=1e-5)
+    claim = audited_claim(2.0, 100, 0.01, epsilon=epsilon, delta=1e-5)
     assert claim.noise_multiplier == pytest.approx(noise, rel=0.01)
     assert dp_sgd_epsilon(1e-5, 100, claim.noise_multiplier, 0.01) <= epsilon
     expected = 100 * renyi_subsampled_gaussian(2.0, 0.01, claim.noise_multiplier)
@@ -102,7 +102,7 @@ def test_e5_epsilon_is_below_that_of_renyi_orders_and_not_by_much():
 
 def test_e5_noise_falls_with_epsilon():
     noises = [
-        dp_sgd_claim_at(2.0, 100, 0.01, epsilon=e, delta=1e-5).noise_multiplier
+        audited_claim(2.0, 100, 0.01, epsilon=e, delta=1e-5).noise_multiplier
         for e in (0.004, 0.005, 0.02, 0.5, 4.0)
     ]
     assert np.all(np.diff(noises) < 0.0)

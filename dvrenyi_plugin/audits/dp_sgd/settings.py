@@ -146,9 +146,9 @@ class DpSgdExperimentConfig(CheckedSettings):
     def claim(self) -> DpSgdClaim:
         """Returns the claim and the noise it needs."""
         # scipy, which the accounting needs, takes a second to load: not for --help.
-        from dvrenyi_plugin.privacy.dp_sgd_accounting import dp_sgd_claim_at
+        from dvrenyi_plugin.privacy.dp_sgd_accounting import audited_claim
 
-        return dp_sgd_claim_at(
+        return audited_claim(
             self.alpha,
             self.steps,
             self.sample_rate,
@@ -196,7 +196,7 @@ class DpSgdAuditConfig(CheckedSettings):
       failure_probability: of the whole audit, both directions together, in (0, 1).
       training: how the models are spread over workers. Results do not depend on it.
       num_canaries: records in which the datasets differ, >= 1. With more than one the tester's
-        claim must be one for groups of that many (see `dp_sgd_claim_at`).
+        claim must be one for groups of that many (see `audited_claim`).
       seed: reported beside the result; the streams themselves belong to the mechanism and the
         tester.
     """

@@ -24,12 +24,18 @@ from dvrenyi_plugin._internal.validation import (
     check_order,
     check_real,
 )
-from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, RenyiDp, as_privacy_property
+from dvrenyi_plugin.interfaces import (
+    GaussianDp,
+    PrivacyProperty,
+    RenyiDp,
+    SubsampledGaussianDp,
+    as_privacy_property,
+)
 from dvrenyi_plugin.mechanisms.dp_sgd.names import TRAINING_DEFECTS
 from dvrenyi_plugin.privacy.conversions import dp_sgd_mu, dp_sgd_renyi
 
 OBSERVATIONS = ("loss", "logits", "loss_and_logits", "weights", "white_box")
-CLAIM_ORDERS = (1.25, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
+ACCOUNTING_ORDERS = (1.25, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,15 +157,15 @@ class DpSgdConfig(CheckedSettings):
         """What the noise multiplier claims, for neighbours by adding or removing one record.
 
         Full batches: exactly mu-Gaussian DP, mu = sqrt(num_steps) / noise_multiplier, and the Rényi
-          DP it
-        implies at each of `CLAIM_ORDERS`. Poisson batches: Rényi DP at these orders, composed over
-        the steps (Mironov, Talwar and Zhang 2019). `noise_scale` and `defect` do not enter: they
-        break the training on purpose and leave the claim alone.
+        DP it implies at each of `ACCOUNTING_ORDERS`. Poisson batches: subsampled Gaussian DP, and
+        Rényi DP at these orders, composed over the steps (Mironov, Talwar and Zhang 2019).
+        `noise_scale` and `defect` do not enter: they break the training on purpose and leave the
+        claim alone.
         """
-        return dp_sgd_claim(self.num_steps, self.noise_multiplier, self.sample_rate)
+        return claimed_properties(self.num_steps, self.noise_multiplier, self.sample_rate)
 
 
-def dp_sgd_claim(
+def claimed_properties(
     num_steps: int, noise_multiplier: float, sample_rate: float = 1.0
 ) -> list[PrivacyProperty]:
     """Returns the properties that DP-SGD with this noise claims; see
@@ -169,7 +175,10 @@ def dp_sgd_claim(
     sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     if sample_rate == 1.0:
         claims.append(as_privacy_property(GaussianDp(dp_sgd_mu(num_steps, noise_multiplier))))
-    for alpha in CLAIM_ORDERS:
+    elif num_steps > 0:
+        claim = SubsampledGaussianDp(noise_multiplier, sample_rate, num_steps)
+        claims.append(as_privacy_property(claim))
+    for alpha in ACCOUNTING_ORDERS:
         epsilon = dp_sgd_renyi(check_order(alpha), num_steps, noise_multiplier, sample_rate)
         claims.append(as_privacy_property(RenyiDp(alpha, epsilon)))
     return claims
