@@ -74,6 +74,7 @@ def claims() -> Examples:
     """
     from dvrenyi_plugin import interfaces as i
     from dvrenyi_plugin.privacy import trade_off, trade_off_families
+    from dvrenyi_plugin.privacy.claim_text import CLAIM_EXAMPLES
 
     made: list[Callable[[Drawer], Any]] = [
         lambda d: i.RenyiDp(d.choose(1.25, 2.0, 8.0), d.choose(0.1, 1.0)),
@@ -81,6 +82,7 @@ def claims() -> Examples:
         lambda d: i.GaussianDp(d.choose(0.5, 1.0)),
         lambda d: i.ZeroConcentratedDp(d.choose(0.1, 1.0)),
         lambda d: i.ApproximateDp(d.choose(0.5, 2.0), d.choose(1e-5, 0.1)),
+        lambda d: i.SubsampledGaussianDp(d.choose(0.5, 2.0), d.choose(0.1, 1.0), d.choose(1, 30)),
         lambda d: i.RenyiDp(1.0 + 10.0 ** d.rng.uniform(-9, 6), 10.0 ** d.rng.uniform(-300, 300)),
     ]
 
@@ -90,7 +92,12 @@ def claims() -> Examples:
     def privacy_property(draw: Drawer) -> Any:
         return i.as_privacy_property(claim(draw))
 
+    def text(draw: Drawer) -> str:
+        written = draw.choose(*CLAIM_EXAMPLES)
+        return str(written.replace("1", draw.choose("1", "-1", "1e308", "nan", "=", ",", "")))
+
     return {
+        "text": text,
         "claim": claim,
         "privacy_property": privacy_property,
         "claimed_privacy": lambda d: [privacy_property(d)],
