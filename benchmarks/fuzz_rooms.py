@@ -299,7 +299,7 @@ ROOMS: tuple[Room, ...] = (
             "BoundResult": _RECORD,
             **dict.fromkeys(("ThresholdCounts", "LinearScore", "fit_linear_score"), _INTERNAL),
             **dict.fromkeys(("count_at_every_threshold", "fewest_samples", "EProcessTester", "EProcessTesterConfig"), _INTERNAL),
-            **dict.fromkeys(("in_both_directions", "failure_probability_of_each", "shares_of_directions", "TesterKind", "kind_of_tester", "make"), _INTERNAL),
+            **dict.fromkeys(("in_both_directions", "shares_of_directions", "TesterKind", "kind_of_tester", "make"), _INTERNAL),
         },
     ),
     Room(

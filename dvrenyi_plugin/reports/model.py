@@ -24,6 +24,8 @@ from dvrenyi_plugin.testers.base import BoundResult
 
 # At which an empirical epsilon is read: the delta that most papers publish.
 _DELTA = 1e-5
+# What the bound against an accountant's curve is a value of.
+_NOISE = "1 / noise multiplier"
 # For each kind of observation: its number's name in JSON, and how it is made.
 _UNITS = {"models": ("num_models", "training"), "releases": ("num_samples", "drawing")}
 
@@ -47,6 +49,13 @@ class TestedLevel:
     mu: float | None = None
     parameter: str = "epsilon"
 
+    @property
+    def quantity(self) -> str:
+        """What the bound is of: "D_2", "mu", ..."""
+        if self.alpha is not None:
+            return f"D_{self.alpha:g}"
+        return self.parameter.replace(_NOISE, "trade-off curve")
+
     def content(self) -> dict[str, Any]:
         """Returns the level for the JSON document, which names only parameters but epsilon."""
         content = {"alpha": self.alpha, "epsilon": self.epsilon, "mu": self.mu}
@@ -57,7 +66,10 @@ class TestedLevel:
         order = "" if self.alpha is None else f" at order alpha {self.alpha:g}"
         source = "" if self.mu is None else f" (mu {self.mu:g} Gaussian DP)"
         if self.parameter == "mu":
-            source = " (Gaussian DP, its whole trade-off curve)"
+            return f"mu {self.epsilon:.4g} (Gaussian DP, its whole trade-off curve)"
+        if self.parameter == _NOISE:
+            noise = 1.0 / self.epsilon
+            return f"noise multiplier {noise:.4g} (the accountant's whole trade-off curve)"
         return f"{self.parameter} {self.epsilon:.4g}{order}{source}"
 
 
@@ -109,17 +121,39 @@ class ClaimReport:
       claim_source: the result that the promise comes from; empty if it needs none.
       exact_divergences: the divergence of the program as run in each of the directions, None if it
         is unknown.
+      is_beside: reported beside the claims that the audit is about: it leads the report only where
+        it alone is refuted.
     """
 
     claim: TestedLevel
     directions: tuple[DirectionReport, ...]
     claim_source: str = ""
     exact_divergences: tuple[float, ...] | None = None
+    is_beside: bool = False
 
     @property
     def lower_bound(self) -> float:
         """Certified lower bound on the larger of the directions' divergences."""
         return max(entry.bound.lower_bound for entry in self.directions)
+
+    @property
+    def refuted(self) -> bool:
+        """True when some direction's lower bound exceeds the claim."""
+        return any(entry.bound.refuted for entry in self.directions)
+
+    @property
+    def is_alone(self) -> bool:
+        """True for a curve in no family: it is refuted or not, and there is nothing to bound."""
+        return bool(self.directions[0].bound.details.get("claim_alone"))
+
+    @property
+    def certified(self) -> str:
+        """What is certified, in a few words."""
+        spent = sum(entry.bound.failure_probability for entry in self.directions)
+        found = f"{number(self.lower_bound)} of {number(self.claim.epsilon)} claimed"
+        if self.is_alone:
+            found = "refuted" if self.refuted else "not refuted"
+        return f"{found} (failure probability {spent:g} of the whole)"
 
     @property
     def fraction(self) -> float:
@@ -190,8 +224,12 @@ class AuditReport:
 
     @property
     def deciding(self) -> ClaimReport:
-        """The claim of which the largest part is certified."""
-        return max(self.claims, key=lambda entry: entry.fraction)
+        """A refuted claim if there is one, and one that the audit is about rather than one beside;
+        among these the one of which the largest part is certified.
+        """
+        return max(
+            self.claims, key=lambda entry: (entry.refuted, not entry.is_beside, entry.fraction)
+        )
 
     @property
     def directions(self) -> tuple[DirectionReport, ...]:
@@ -206,7 +244,7 @@ class AuditReport:
     @property
     def refuted(self) -> bool:
         """True when some lower bound exceeds its claim."""
-        return any(entry.bound.refuted for entry in self.directions)
+        return any(claim.refuted for claim in self.claims)
 
     @property
     def lower_bound(self) -> float:
@@ -238,6 +276,8 @@ class AuditReport:
 
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
+        if self.refuted and self.deciding.is_alone:
+            return "REFUTED: the outputs break the claimed trade-off curve"
         if self.refuted:
             return f"REFUTED: the certified lower bound exceeds the claimed {self.claim.parameter}"
         return "not refuted: no violation was certified, which is not a proof of the claim"
@@ -245,7 +285,7 @@ class AuditReport:
     def document(self) -> dict[str, Any]:
         """Returns everything that is reported, by the names that it has in JSON."""
         exact = {} if self.exact_divergence is None else {"exact_divergence": self.exact_divergence}
-        by_order = len(self.claims) > 1 or bool(exact)
+        by_claim = len(self.claims) > 1 or bool(exact)
         content: dict[str, Any] = {
             "claim": self.claim.content(),
             "point_estimate": self.point_estimate,
@@ -260,7 +300,7 @@ class AuditReport:
                 {**plain_json.plain_fields(entry.bound), "direction": entry.direction}
                 for entry in self.directions
             ],
-            **({"orders": [_order_content(claim) for claim in self.claims]} if by_order else {}),
+            **({"claims": [_claim_content(claim) for claim in self.claims]} if by_claim else {}),
         }
         if self.empirical_epsilon is not None:
             content["empirical_epsilon"] = self.empirical_epsilon
@@ -321,23 +361,34 @@ class AuditReport:
             exact = number(self.exact_divergence)
             rows.append(("exact divergence", f"{exact} (of the program as run)"))
         confidence = f"failure probability {self.failure_probability:g}"
-        rows += [
-            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
-            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
-        ]
+        estimate = f"{number(self.point_estimate)} (no confidence statement)"
+        rows += (
+            [(self.claim.quantity, self.deciding.certified)]
+            if self.deciding.is_alone
+            else [
+                ("point estimate", estimate),
+                ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
+            ]
+        )
         if self.empirical_epsilon is not None:
             rows.append(("empirical epsilon", self.empirical_epsilon.describe()))
+        if len({claim.is_beside for claim in self.claims}) > 1:
+            rows += [
+                (f"certified {claim.claim.quantity}", claim.certified)
+                for claim in self.claims
+                if claim is not self.deciding
+            ]
         return rows
 
     def _bounds_section(self) -> Section:
         header = (
-            *("numerator over denominator", "alpha", "claim", "exact", "lower bound"),
+            *("numerator over denominator", "bound on", "claim", "exact", "lower bound"),
             *("failure probability", "point estimate", "method"),
         )
         rows = [
             (
                 entry.direction,
-                "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}",
+                claim.claim.quantity,
                 number(claim.claim.epsilon),
                 number(exact),
                 number(entry.bound.lower_bound),
@@ -377,22 +428,28 @@ class AuditReport:
 
     def _too_few_notes(self) -> tuple[str, ...]:
         """Returns a sentence if no bound could have refuted its claim, whatever the mechanism."""
-        fewest = min((entry.bound.fewest_samples or 0.0 for entry in self.directions), default=0.0)
+        if not self.directions:
+            return ()
+        bound = min(
+            (entry.bound for entry in self.directions),
+            key=lambda bound: bound.fewest_samples or 0.0,
+        )
+        fewest = bound.fewest_samples or 0.0
         if fewest <= self.num_samples:
             return ()
         needed = "not even 10^9 do" if math.isinf(fewest) else f"it takes at least {fewest:,.0f}"
-        share = self.directions[0].bound.failure_probability
         return (
             f"{self.num_samples} {self.unit} per dataset are too few: whatever the mechanism does,"
             " they cannot refute this claim. At the failure probability"
-            f" {share:g} of each bound {needed}.",
+            f" {bound.failure_probability:g} of this bound {needed}.",
         )
 
 
-def _order_content(claim: ClaimReport) -> dict[str, Any]:
+def _claim_content(claim: ClaimReport) -> dict[str, Any]:
     return {
-        "alpha": claim.claim.alpha,
-        "claimed_epsilon": claim.claim.epsilon,
+        **claim.claim.content(),
+        "lower_bound": claim.lower_bound,
+        "refuted": claim.refuted,
         "claim_source": claim.claim_source,
         "exact_divergences": claim.exact_divergences,
     }

@@ -33,7 +33,7 @@ DIRECTIONS = ("with over without canary", "without over with canary")
 
 def audit_dp_sgd(
     mechanism: ModelTrainer,
-    tester: BoundTester,
+    claims: BoundTester | Sequence[TestedClaim],
     pair: NeighboringDatasets[Records],
     config: DpSgdAuditConfig,
     sequential: SequentialAuditConfig | None = None,
@@ -46,22 +46,21 @@ def audit_dp_sgd(
 ) -> AuditResult:
     """Returns the audit of a training mechanism on one pair of neighbouring datasets.
 
-    Both directions are tested, each at half of the failure probability: the report's lower bound
-    exceeds the larger of the two divergences with probability at most `config.failure_probability`
-    (union bound), at whatever number of models a sequential audit stops. Stopping for futility can
-    only lose refutations.
+    All lower bounds of the report hold together with probability at least 1 -
+    `config.failure_probability` (union bound over claims and directions), at whatever number of
+    models a sequential audit stops. Stopping for futility can only lose refutations.
 
     Args:
       mechanism: trains models; observations are shape (num_models, k), the canary's loss first.
-      tester: with the claim under test inside. A sequential audit takes one that has a method
-        `start`, as `SequentialRenyiPropertyTester` does, at one order.
+      claims: a tester with the claim under test inside, or several claims with theirs. A
+        sequential audit takes testers that have a method `start`, as
+        `SequentialRenyiPropertyTester` does, at one order.
       pair: (D, D + canary).
       config: see `DpSgdAuditConfig`; `num_models` is the most that a sequential audit trains per
         dataset.
       sequential: trains in batches and stops as soon as the claim is refuted, see
         `SequentialAuditConfig`. None trains all models and looks once.
-      claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report
-        only.
+      claimed_mu: Gaussian DP parameter that the claims were derived from, for the report only.
       noise_free_shift: by how much the canary lowers its own loss without noise, for the report
         only.
       settings: recorded in the report.
@@ -89,13 +88,14 @@ def audit_dp_sgd(
         )
         return observations.with_canary, observations.without
 
-    claim = read_claim(tester.privacy_property)
-    mu = claim.mu if isinstance(claim, GaussianDp) else claimed_mu
+    tested = tuple(claims) if isinstance(claims, Sequence) else (TestedClaim(claims),)
+    first = read_claim(tested[0].tester.privacy_property)
+    mu = first.mu if isinstance(first, GaussianDp) else claimed_mu
     subject = Subject(
         title="Privacy audit of DP-SGD",
         draw=draw,
         directions=DIRECTIONS,
-        claims=(TestedClaim(tester),),
+        claims=tested,
         unit="models",
         work="training",
         check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
