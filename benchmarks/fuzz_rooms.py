@@ -269,7 +269,7 @@ ROOMS: tuple[Room, ...] = (
         ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.guarded_fit", "privacy.", "interfaces"),
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
-            **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
+            **dict.fromkeys(("largest_bets", "log_factors", "variance_of_best_bets", "best_bets", "interpolate_bets"), _INTERNAL),
             **dict.fromkeys(("pool_samples", "PooledSamples", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
             **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
             **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim", "normalised", "check_pair"), _INTERNAL),

@@ -27,13 +27,8 @@ from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin.audits.directions import BoundTester, Samples, bound_both_directions
 from dvrenyi_plugin.audits.evidence import Evidence, check_sequential
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
-from dvrenyi_plugin.reports.model import (
-    AuditReport,
-    ClaimReport,
-    DirectionReport,
-    Section,
-    TestedLevel,
-)
+from dvrenyi_plugin.reports.claims import ClaimReport, DirectionReport, TestedLevel
+from dvrenyi_plugin.reports.model import AuditReport, Section
 from dvrenyi_plugin.reports.sequential_outcome import (
     ALL_TRAINED,
     FUTILE,
@@ -155,7 +150,20 @@ def run_audit(
         samples, outcome, bounds, seconds = _until_refuted(
             subject, num_samples, shares, sequential, show_progress
         )
-    report = AuditReport(
+    seconds_of = {subject.work: seconds, "wall": time.perf_counter() - start}
+    report = _report(subject, samples, bounds, failure_probability, outcome, seconds_of)
+    return AuditResult(report, samples)
+
+
+def _report(
+    subject: Subject,
+    samples: Samples,
+    bounds: Sequence[tuple[DirectionReport, ...]],
+    failure_probability: float,
+    outcome: SequentialOutcome | None,
+    seconds: Mapping[str, float],
+) -> AuditReport:
+    return AuditReport(
         title=subject.title,
         claims=tuple(
             ClaimReport(
@@ -176,13 +184,12 @@ def run_audit(
         num_samples=len(samples[0]),
         unit=subject.unit,
         seed=subject.seed,
-        seconds={subject.work: seconds, "wall": time.perf_counter() - start},
+        seconds=seconds,
         sections=subject.describe(samples),
         settings=dict(subject.settings),
         notes=(*subject.notes, *subject.remarks(samples)),
         sequential=outcome,
     )
-    return AuditResult(report, samples)
 
 
 def _until_refuted(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._internal.user_code import call_user_code
 from dvrenyi_plugin.audits.sample_checks import as_number, check_verdict
 from dvrenyi_plugin.interfaces import PropertyTester
-from dvrenyi_plugin.reports.model import DirectionReport
+from dvrenyi_plugin.reports.claims import DirectionReport
 from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.both_directions import in_both_directions, shares_of_directions
 

@@ -21,7 +21,7 @@ from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
 from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
-from dvrenyi_plugin.reports.model import DirectionReport
+from dvrenyi_plugin.reports.claims import DirectionReport
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath
 from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.both_directions import shares_of_directions

@@ -6,8 +6,9 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
+from dvrenyi_plugin.reports.claims import TestedLevel
 from dvrenyi_plugin.reports.figures import BLACK, BLUE, ORANGE, new_figure
-from dvrenyi_plugin.reports.model import AuditReport, TestedLevel
+from dvrenyi_plugin.reports.model import AuditReport
 from dvrenyi_plugin.reports.sequential_outcome import SequentialOutcome
 
 if TYPE_CHECKING:

@@ -18,14 +18,9 @@ from dvrenyi_plugin.audits.samplers.sections import (
     utility_section,
 )
 from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.reports.claims import ClaimReport, DirectionReport, TestedLevel
 from dvrenyi_plugin.reports.files import REPORT_FILES, write_report
-from dvrenyi_plugin.reports.model import (
-    AuditReport,
-    ClaimReport,
-    DirectionReport,
-    Section,
-    TestedLevel,
-)
+from dvrenyi_plugin.reports.model import AuditReport, Section
 from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath, SequentialOutcome
 from dvrenyi_plugin.reports.text import Table

@@ -110,6 +110,38 @@ def loss_sections(
     noise_free = math.nan
     if noise_free_shift is not None and spread > 0.0:
         noise_free = noise_free_shift / spread
+    return (
+        Section(
+            title="Canary losses",
+            content={
+                "d_prime": separation.d_prime,
+                "d_prime_standard_error": separation.standard_error,
+                "noise_free_d_prime": noise_free,
+                "noise_free_shift": noise_free_shift,
+                "losses": moments,
+            },
+            paragraphs=(_describe(separation, noise_free, noise_free_shift, claimed_mu),),
+            table=Table(
+                ("trained", "models", "mean / nat", "standard deviation / nat", "range / nat"),
+                [_loss_row(name.replace("_", " the "), entry) for name, entry in moments.items()],
+            ),
+            summary=(
+                (
+                    "separation",
+                    f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
+                    f" over {without.size} models per dataset",
+                ),
+            ),
+        ),
+    )
+
+
+def _describe(
+    separation: Separation,
+    noise_free: float,
+    noise_free_shift: float | None,
+    claimed_mu: float | None,
+) -> str:
     sentences = [
         f"d-prime = {number(separation.d_prime)} (standard error"
         f" {number(separation.standard_error)}), an estimate."
@@ -121,31 +153,7 @@ def loss_sections(
         )
     if claimed_mu is not None:
         sentences.append(f"A Gaussian pair at the claim has {claimed_mu:g}.")
-    count = without.size
-    return (
-        Section(
-            title="Canary losses",
-            content={
-                "d_prime": separation.d_prime,
-                "d_prime_standard_error": separation.standard_error,
-                "noise_free_d_prime": noise_free,
-                "noise_free_shift": noise_free_shift,
-                "losses": moments,
-            },
-            paragraphs=(" ".join(sentences),),
-            table=Table(
-                ("trained", "models", "mean / nat", "standard deviation / nat", "range / nat"),
-                [_loss_row(name.replace("_", " the "), entry) for name, entry in moments.items()],
-            ),
-            summary=(
-                (
-                    "separation",
-                    f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
-                    f" over {count} models per dataset",
-                ),
-            ),
-        ),
-    )
+    return " ".join(sentences)
 
 
 def _loss_row(trained: str, losses: ObservationSummary) -> tuple[str, ...]:
