@@ -59,7 +59,7 @@ class AuditPlan:
     def models_for_power(self, plan: RefutationPlan, power: float) -> int | None:
         """Returns the models per dataset with which the audit succeeds with probability `power`.
 
-        They are whole batches of a sequential audit, which looks at the end of each.
+        They are whole batches of a sequential audit, which looks at the end of each, if not sooner.
         """
         pairs = plan.pairs_for_power(power)
         if pairs is None or not self.config.sequential:

@@ -162,6 +162,27 @@ class Evidence:
         for direction in directions:
             direction.path.append(direction.log_e_value)
 
+    def nearest(self) -> tuple[float, float]:
+        """Returns the log e-value after the last batch that is nearest to what it has to reach, and
+        that.
+        """
+        found = [
+            (direction.path[-1], -math.log(direction.failure_probability))
+            for claim in self._claims
+            for direction in claim
+        ]
+        return min(found, key=lambda pair: pair[1] - pair[0])
+
+    def pairs_to_refute(self) -> float:
+        """Returns about how many more pairs refute a claim if the evidence grows as it has so far;
+        infinity where it does not grow.
+        """
+        log_e_value, threshold = self.nearest()
+        bets = min(self._claims[0][0].process.num_certifying)
+        if log_e_value <= 0.0:
+            return math.inf
+        return (threshold - log_e_value) / log_e_value * bets
+
     def is_futile(self, pairs_left: int) -> bool:
         """Returns whether even the violation that the auditor cares about would hardly be refuted
         any more.

@@ -28,8 +28,9 @@ class SequentialAuditConfig(CheckedSettings):
     """How often a sequential audit looks, and when it gives up.
 
     Attributes:
-      batch_models: models per dataset that are trained between two looks, >= 2. A multiple of the
-        models per task wastes no worker's time.
+      batch_models: models per dataset that are trained between two looks at most, >= 2; fewer where
+        the evidence so far lets expect that a claim falls sooner. A multiple of the models per task
+        wastes no worker's time.
       futility_mu: smallest violation the auditor cares about, as the mu of Gaussian DP, above the
         claim: the audit stops when even losses with this mu would hardly refute the claim with the
         models that are left. Unset: it never gives up, which keeps the bound on a kept claim as
