@@ -17,6 +17,8 @@ for _name, _family, _slow in (
     ("sequential", OWN_FAMILY, False),
     ("dv", OWN_FAMILY, True),
     ("threshold", OWN_FAMILY, False),
+    # What a Rényi claim implies for events: its curves are polygons that take long to make.
+    ("trade_off", OWN_FAMILY, True),
     ("gdp_baseline", "published baseline", False),
 ):
     register_tester(

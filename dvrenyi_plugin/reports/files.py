@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 
 from dvrenyi_plugin.reports.model import AuditReport
 from dvrenyi_plugin.reports.pictures import Picture, draw_pictures
-from dvrenyi_plugin.reports.plots import plot_bound, plot_evidence
+from dvrenyi_plugin.reports.plots import (
+    has_trade_off,
+    plot_bound,
+    plot_evidence,
+    plot_trade_off,
+)
 
 # Of every audit, beside its pictures. The one that says the others are complete comes last.
 REPORT_FILES = ("observations.npz", "bound.png", "report.md", "report.html", "report.json")
 # Written beside them by a sequential audit.
 EVIDENCE_FILE = "evidence.png"
+# Written beside them where a curve of Gaussian DP or bounded range is tested.
+TRADE_OFF_FILE = "trade_off.png"
 
 
 def write_report(
@@ -58,6 +65,15 @@ def _shared_pictures(report: AuditReport) -> list[Picture]:
             lambda: plot_bound(report),
         )
     ]
+    curve = next(filter(has_trade_off, report.claims), None)
+    if curve is not None:
+        pictures.append(
+            Picture(
+                TRADE_OFF_FILE,
+                "Claimed trade-off curve, and the curves that are refuted",
+                lambda: plot_trade_off(curve),
+            )
+        )
     outcome = report.sequential
     if outcome is not None:
         pictures.append(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dvrenyi_plugin.reports.claims import TestedLevel
+import numpy as np
+
+from dvrenyi_plugin.privacy.trade_off import BoundedRangeCurve, GaussianCurve, TradeOffCurve
+from dvrenyi_plugin.reports.claims import ClaimReport, TestedLevel
 from dvrenyi_plugin.reports.figures import BLACK, BLUE, ORANGE, new_figure
 from dvrenyi_plugin.reports.model import AuditReport
 from dvrenyi_plugin.reports.sequential_outcome import SequentialOutcome
@@ -47,6 +51,47 @@ def plot_bound(report: AuditReport) -> Figure:
     _annotate(axis, bound, 0.0, bound)
     axis.set_xlabel(_quantity(report.claim))
     axis.set_title("claim refuted" if report.refuted else "claim not refuted", fontsize=11)
+    return figure
+
+
+# What the bound is a value of -> the curve of a value.
+_CURVES: dict[str, Callable[[float], TradeOffCurve]] = {
+    "mu": GaussianCurve,
+    "width": BoundedRangeCurve,
+}
+
+
+def has_trade_off(claim: ClaimReport) -> bool:
+    """Returns whether `plot_trade_off` can draw the claim's curve."""
+    return claim.claim.parameter in _CURVES
+
+
+def plot_trade_off(claim: ClaimReport) -> Figure:
+    """Returns the claimed trade-off curve, that of the point estimate, and the curves that are
+    refuted: the least false negative rate that a test with a given false positive rate can have.
+
+    Args:
+      claim: one with `has_trade_off`.
+    """
+    curve_of = _CURVES[claim.claim.parameter]
+    levels = np.linspace(0.0, 1.0, 401)
+    figure, (axis,) = new_figure(1, height=4.2)
+    estimate = claim.directions[0].bound.point_estimate
+    least = 1.0 - curve_of(claim.lower_bound).power(levels)
+    axis.fill_between(levels, least, 1.0 - levels, color=ORANGE, alpha=0.25, linewidth=0.0)
+    drawn = [(f"certified {claim.claim.quantity}", claim.lower_bound, ORANGE, "-")]
+    if math.isfinite(estimate):
+        drawn.append(("point estimate", estimate, BLUE, ":"))
+    drawn.append(("claimed", claim.claim.epsilon, BLACK, "--"))
+    for name, value, colour, style in drawn:
+        rates = 1.0 - curve_of(value).power(levels)
+        axis.plot(levels, rates, color=colour, linestyle=style, label=f"{name}: {value:.3g}")
+    axis.set_xlim(0.0, 1.0)
+    axis.set_ylim(0.0, 1.0)
+    axis.set_xlabel("false positive rate")
+    axis.set_ylabel("least false negative rate")
+    axis.legend(frameon=False, loc="upper right", fontsize=9)
+    axis.set_title("curves of this family in the shaded region are refuted", fontsize=10)
     return figure
 
 

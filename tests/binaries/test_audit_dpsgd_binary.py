@@ -20,7 +20,7 @@ from dvrenyi_plugin.binaries._output_directory import (
     staged_output,
 )
 from dvrenyi_plugin.mechanisms import EnsembleDpSgdMechanism
-from dvrenyi_plugin.reports.files import EVIDENCE_FILE, REPORT_FILES
+from dvrenyi_plugin.reports.files import EVIDENCE_FILE, REPORT_FILES, TRADE_OFF_FILE
 
 # Files of an audit that are kept for the next one, and are no part of its report.
 KEPT = ("observations-", "initial-weights-", "noise-free-losses-")
@@ -67,7 +67,9 @@ def test_a_false_claim_is_refuted_with_status_2(broken_run):
 
 def test_a_report_is_complete_and_its_observations_are_those_it_was_made_from(broken_run):
     _, folder = broken_run
-    assert report_files_in(folder) == sorted([*REPORT_FILES, LOSSES_FILE, SETTINGS_FILE])
+    assert report_files_in(folder) == sorted(
+        [*REPORT_FILES, LOSSES_FILE, TRADE_OFF_FILE, SETTINGS_FILE]
+    )
     assert os.listdir(folder.parent) == ["report"]
     report = json.loads((folder / "report.json").read_text())
     with np.load(folder / "observations.npz", allow_pickle=False) as observations:
@@ -119,12 +121,12 @@ def test_an_earlier_reports_pictures_do_not_survive_beside_a_new_report(tmp_path
     (tmp_path / "notes.txt").write_text("the user's own")
     assert audit(*flags, "--overwrite") == 0
     assert report_files_in(tmp_path) == sorted(
-        [*REPORT_FILES, LOSSES_FILE, SETTINGS_FILE, "notes.txt"]
+        [*REPORT_FILES, LOSSES_FILE, TRADE_OFF_FILE, SETTINGS_FILE, "notes.txt"]
     )
 
 
 def test_every_file_of_a_report_is_known_as_a_part_of_it():
-    files = {*REPORT_FILES, EVIDENCE_FILE, LOSSES_FILE, *FLOW_FILES, SETTINGS_FILE}
+    files = {*REPORT_FILES, TRADE_OFF_FILE, EVIDENCE_FILE, LOSSES_FILE, *FLOW_FILES, SETTINGS_FILE}
     assert files == set(REPORT_PARTS)
 
 
