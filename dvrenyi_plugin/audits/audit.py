@@ -228,7 +228,7 @@ def _until_refuted(
             progress.update(2 * len(numbers))
             log_e_value, threshold = evidence.nearest()
             progress.set_postfix_str(f"log e-value {log_e_value:.2f} of {threshold:.2f}")
-            # A third of what it seems to take: looking late trains models in vain, looking is cheap.
+            # A third of what it seems to take: looks are cheap, models trained in vain are not.
             expected = min(evidence.pairs_to_refute() / 3.0, config.batch_models)
             batch = max(math.ceil(expected), _SMALLEST_BATCH)
             if evidence.refuted_after is not None:
