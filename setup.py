@@ -45,6 +45,7 @@ setuptools.setup(
         "matplotlib>=3.7",
         "numpy>=1.26",
         "opacus>=1.5",
+        "pyyaml>=6.0",
         "scipy>=1.11",
         "torch>=2.3",
         "tqdm>=4.65",
@@ -67,6 +68,7 @@ setuptools.setup(
     entry_points={
         "console_scripts": [
             "dvrenyi-audit-dpsgd = dvrenyi_plugin.binaries.audit_dpsgd:run",
+            "dvrenyi-audit-training = dvrenyi_plugin.binaries.audit_training:run",
             "dvrenyi-compare-testers = dvrenyi_plugin.binaries.compare_testers:run",
             "dvrenyi-audit-shk = dvrenyi_plugin.binaries.audit_shk:run",
             "dvrenyi-plan-audit = dvrenyi_plugin.binaries.plan_audit:run",

@@ -8,12 +8,15 @@ from typing import Any
 _SECONDS_BEFORE_IT_IS_SHOWN = 3.0
 
 
-def progress_bar(what: str, unit: str, total: int, show: bool) -> Any:
-    """Returns tqdm's bar, which appears after some seconds and goes away at the end."""
-    from tqdm import tqdm
+def progress_bar(what: str, unit: str, total: int, show: bool, *, done: int = 0) -> Any:
+    """Returns tqdm's bar for terminals or notebooks, which appears after some seconds and goes away
+    at the end; `done` of the total were there before.
+    """
+    from tqdm.auto import tqdm
 
     return tqdm(
         total=total,
+        initial=done,
         desc=what,
         unit=unit,
         disable=not show,

@@ -25,6 +25,7 @@ _MOST_DIFFERENCES = 5
 REPORT_PARTS = (
     *("report.json", "report.md", "report.html", "observations.npz", SETTINGS_FILE),
     *("bound.png", "evidence.png", "losses.png", "densities.png", "log_ratio.png", "kl.png"),
+    "observations.png",
 )
 
 
