@@ -92,10 +92,12 @@ COLUMNS = (
 def run(case: str, seed: int, workers: int, num_models: int) -> dict[str, Any]:
     """Returns one audit as a row of the CSV."""
     start = time.perf_counter()
-    experiment = build_dp_sgd_experiment(DpSgdExperimentConfig(**CASES[case].settings, seed=seed))
+    experiment = build_dp_sgd_experiment(
+        DpSgdExperimentConfig(**CASES[case].settings, seed=seed, tester="sequential")
+    )
     result = audit_dp_sgd(
         experiment.mechanism,
-        experiment.tester,
+        experiment.claims,
         experiment.pair,
         DpSgdAuditConfig(
             num_models=num_models, training=ModelTrainingConfig(num_workers=workers), seed=seed

@@ -269,7 +269,7 @@ ROOMS: tuple[Room, ...] = (
         ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.guarded_fit", "privacy.", "interfaces"),
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
-            **dict.fromkeys(("largest_bets", "log_factors", "best_bets", "interpolate_bets"), _INTERNAL),
+            **dict.fromkeys(("largest_bets", "log_factors", "variance_of_best_bets", "best_bets", "interpolate_bets"), _INTERNAL),
             **dict.fromkeys(("pool_samples", "PooledSamples", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
             **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
             **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim", "normalised", "check_pair"), _INTERNAL),
@@ -299,7 +299,7 @@ ROOMS: tuple[Room, ...] = (
             "BoundResult": _RECORD,
             **dict.fromkeys(("ThresholdCounts", "LinearScore", "fit_linear_score"), _INTERNAL),
             **dict.fromkeys(("count_at_every_threshold", "fewest_samples", "EProcessTester", "EProcessTesterConfig"), _INTERNAL),
-            **dict.fromkeys(("in_both_directions", "failure_probability_of_each", "shares_of_directions", "TesterKind", "kind_of_tester", "make"), _INTERNAL),
+            **dict.fromkeys(("in_both_directions", "shares_of_directions", "TesterKind", "kind_of_tester", "make"), _INTERNAL),
         },
     ),
     Room(

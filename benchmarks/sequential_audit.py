@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument(
         "--futility_mu", type=float, default=2.0, help="of the columns with futility"
     )
+    parser.add_argument("--tester", default="sequential", help="see dvrenyi-audit-dpsgd")
     parser.add_argument("--csv", required=True)
     parser.add_argument("--losses_dir")
     options = parse_arguments(
@@ -112,7 +113,9 @@ def main() -> None:
 def _run(noise_scale: float, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     start = time.perf_counter()
     experiment = build_dp_sgd_experiment(
-        DpSgdExperimentConfig(mu=options.mu, noise_scale=noise_scale, seed=seed)
+        DpSgdExperimentConfig(
+            mu=options.mu, noise_scale=noise_scale, seed=seed, tester=options.tester
+        )
     )
     path = None
     if options.losses_dir:
@@ -122,7 +125,7 @@ def _run(noise_scale: float, seed: int, options: argparse.Namespace) -> dict[str
     reports = [
         audit_dp_sgd(
             trainer,
-            experiment.tester,
+            experiment.claims,
             experiment.pair,
             DpSgdAuditConfig(num_models=options.num_models, seed=seed),
             SequentialAuditConfig(options.batch_models, futility_mu),

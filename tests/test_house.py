@@ -77,3 +77,19 @@ def test_no_module_reaches_itself():
 def test_rooms_hold_at_most_fifteen_files():
     sizes = collections.Counter(path.parent for path in MODULES.values())
     assert max(sizes.values()) <= 15, sizes.most_common(3)
+
+
+def test_files_and_functions_hold_one_idea():
+    too_long = {path: 400 for path in MODULES.values() if len(_lines(path)) > 400}
+    for path in MODULES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                positional = [*node.args.posonlyargs, *node.args.args]
+                own = [argument for argument in positional if argument.arg not in ("self", "cls")]
+                if (node.end_lineno or 0) - node.lineno >= 60 or len(own) > 6:
+                    too_long[path / node.name] = 60
+    assert not too_long
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()

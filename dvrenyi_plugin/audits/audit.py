@@ -27,13 +27,8 @@ from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin.audits.directions import BoundTester, Samples, bound_both_directions
 from dvrenyi_plugin.audits.evidence import Evidence, check_sequential
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
-from dvrenyi_plugin.reports.model import (
-    AuditReport,
-    ClaimReport,
-    DirectionReport,
-    Section,
-    TestedLevel,
-)
+from dvrenyi_plugin.reports.claims import ClaimReport, DirectionReport, TestedLevel
+from dvrenyi_plugin.reports.model import AuditReport, Section
 from dvrenyi_plugin.reports.sequential_outcome import (
     ALL_TRAINED,
     FUTILE,
@@ -50,11 +45,16 @@ class TestedClaim:
       tester: of the claim.
       source: the result that the claim comes from, for the report; empty if none is known.
       exact_divergences: true values in both directions, where the laws of the outputs are known.
+      weight: its part of the failure probability, relative to those of the other claims, > 0.
+      is_beside: reported beside the claims that the audit is about: it leads the report only where
+        it alone is refuted.
     """
 
     tester: BoundTester
     source: str = ""
     exact_divergences: tuple[float, float] | None = None
+    weight: float = 1.0
+    is_beside: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,9 +126,9 @@ def run_audit(
 ) -> AuditResult:
     """Returns the audit of a mechanism on a pair of datasets.
 
-    The failure probability is divided evenly over claims and directions: all lower bounds of the
-    report hold together with probability at least 1 - `failure_probability` (union bound), at
-    whatever number of outputs the audit stops.
+    The failure probability is divided over claims, by their weights, and over directions: all lower
+    bounds of the report hold together with probability at least 1 - `failure_probability` (union
+    bound), at whatever number of outputs the audit stops.
 
     Args:
       subject: what is audited.
@@ -144,22 +144,35 @@ def run_audit(
       Exception: what the user's code raised, with a note that says which part it was.
     """
     start = time.perf_counter()
+    total = sum(claim.weight for claim in subject.claims)
+    shares = [failure_probability * claim.weight / total for claim in subject.claims]
     if sequential is None:
         samples = subject.draw(range(num_samples))
         drawn = time.perf_counter()
         outcome = None
         bounds = [
-            bound_both_directions(
-                claim.tester, samples, failure_probability, subject.directions, len(subject.claims)
-            )
-            for claim in subject.claims
+            bound_both_directions(claim.tester, samples, share, subject.directions)
+            for claim, share in zip(subject.claims, shares, strict=True)
         ]
         seconds = drawn - start
     else:
         samples, outcome, bounds, seconds = _until_refuted(
-            subject, num_samples, failure_probability, sequential, show_progress
+            subject, num_samples, shares, sequential, show_progress
         )
-    report = AuditReport(
+    seconds_of = {subject.work: seconds, "wall": time.perf_counter() - start}
+    report = _report(subject, samples, bounds, failure_probability, outcome, seconds_of)
+    return AuditResult(report, samples)
+
+
+def _report(
+    subject: Subject,
+    samples: Samples,
+    bounds: Sequence[tuple[DirectionReport, ...]],
+    failure_probability: float,
+    outcome: SequentialOutcome | None,
+    seconds: Mapping[str, float],
+) -> AuditReport:
+    return AuditReport(
         title=subject.title,
         claims=tuple(
             ClaimReport(
@@ -172,6 +185,7 @@ def run_audit(
                 directions,
                 claim.source,
                 claim.exact_divergences,
+                claim.is_beside,
             )
             for claim, directions in zip(subject.claims, bounds, strict=True)
         ),
@@ -179,24 +193,23 @@ def run_audit(
         num_samples=len(samples[0]),
         unit=subject.unit,
         seed=subject.seed,
-        seconds={subject.work: seconds, "wall": time.perf_counter() - start},
+        seconds=seconds,
         sections=subject.describe(samples),
         settings=dict(subject.settings),
         notes=(*subject.notes, *subject.remarks(samples)),
         sequential=outcome,
     )
-    return AuditResult(report, samples)
 
 
 def _until_refuted(
     subject: Subject,
     num_samples: int,
-    failure_probability: float,
+    shares: Sequence[float],
     config: SequentialAuditConfig,
     show_progress: bool,
 ) -> tuple[Samples, SequentialOutcome, list[tuple[DirectionReport, ...]], float]:
     evidence = Evidence(
-        [check_sequential(claim.tester) for claim in subject.claims], failure_probability, config
+        [check_sequential(claim.tester) for claim in subject.claims], shares, config
     )
     batches: list[Samples] = []
     drawn_after: list[int] = []
@@ -228,7 +241,6 @@ def _until_refuted(
         models_after_batch=tuple(drawn_after),
         max_models_per_world=num_samples,
         evidence=evidence.paths(subject.directions),
-        log_threshold=evidence.log_threshold,
         refuted_after_models=evidence.refuted_after,
         futility_mu=config.futility_mu,
         futility_probability=config.futility_probability,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._internal.user_code import call_user_code
 from dvrenyi_plugin.audits.sample_checks import as_number, check_verdict
 from dvrenyi_plugin.interfaces import PropertyTester
-from dvrenyi_plugin.reports.model import DirectionReport
+from dvrenyi_plugin.reports.claims import DirectionReport
 from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.both_directions import in_both_directions, shares_of_directions
 
@@ -41,7 +41,6 @@ def bound_both_directions(
     samples: Samples,
     failure_probability: float,
     names: tuple[str, str] = DATASETS,
-    num_claims: int = 1,
 ) -> tuple[DirectionReport, ...]:
     """Returns the bounds of law 1 over law 2 and of law 2 over law 1, with what decided them.
 
@@ -51,11 +50,10 @@ def bound_both_directions(
     Args:
       tester: of the claim.
       samples: of law 1 and of law 2.
-      failure_probability: of both directions of all claims together, in (0, 1).
+      failure_probability: of both directions together, in (0, 1).
       names: of the directions.
-      num_claims: that are tested on these samples, >= 1.
     """
-    shares = shares_of_directions(tester, failure_probability, num_claims)
+    shares = shares_of_directions(tester, failure_probability)
     return tuple(
         DirectionReport(name, call_user_code("tester", tester.audit, *ordered, share))
         for name, ordered, share in zip(names, (samples, samples[::-1]), shares, strict=False)

@@ -10,16 +10,26 @@ from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
+from dvrenyi_plugin.audits.planner import (
+    RefutationPlan,
+    plan_curve_refutation,
+    plan_refutation,
+)
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.bounds.eprocess import EProcess
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess
+from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
-from dvrenyi_plugin.reports.model import DirectionReport
+from dvrenyi_plugin.reports.claims import DirectionReport
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath
 from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.both_directions import shares_of_directions
+
+# Tails of a Gaussian pair for a plan against a curve reach as far as this Rényi order needs.
+_ORDER_OF_GRID = 8.0
+# A truth that takes more to refute a curve keeps it up to rounding.
+_MOST_PAIRS = 1e7
 
 
 @runtime_checkable
@@ -75,12 +85,21 @@ class _Direction:
 
     def plan(self, mu: float) -> RefutationPlan:
         """Returns the plan for refuting the claim if the truth is mu-Gaussian DP."""
-        if not isinstance(self.process, GrowthOptimalEProcess):
+        process, claim = self.process, self._tester.claimed_limit
+        if isinstance(process, TradeOffEProcess):
+            pair, share = gaussian_pair(mu, _ORDER_OF_GRID), self.failure_probability
+            plan = plan_curve_refutation(pair, process.family, claim, share)
+            if plan.growth_pairs > _MOST_PAIRS:
+                raise ValueError(
+                    f"futility_mu must break the claim: {process.family.parameter} {claim:g} of"
+                    f" {process.family.name}, got mu {mu:g}"
+                )
+            return plan
+        if not isinstance(process, GrowthOptimalEProcess):
             raise ValueError(
-                "futility_mu needs a tester of a Rényi divergence, got"
-                f" {type(self._tester).__name__}"
+                f"futility_mu needs a tester of this package, got {type(self._tester).__name__}"
             )
-        alpha, claim = self.process.alpha, self._tester.claimed_limit
+        alpha = process.alpha
         divergence = renyi_gaussian_dp(alpha, mu)
         if divergence <= claim:
             raise ValueError(
@@ -88,6 +107,12 @@ class _Direction:
                 f" got mu {mu:g} with epsilon {divergence:g}"
             )
         return plan_refutation(gaussian_pair(mu, alpha), alpha, claim, self.failure_probability)
+
+    @property
+    def quantity(self) -> str:
+        """What the bound is of, in a word or two."""
+        bound = self.result()
+        return str(bound.details.get("parameter", f"order {bound.alpha}"))
 
     def result(self) -> BoundResult:
         return self._tester.result_of(self.process, self.failure_probability)
@@ -98,7 +123,7 @@ class Evidence:
 
     Args:
       testers: of the claims.
-      failure_probability: of all claims in both directions together.
+      shares: of the failure probability, one for each claim in both directions.
       config: when to give up.
 
     Attributes:
@@ -108,26 +133,21 @@ class Evidence:
     def __init__(
         self,
         testers: Sequence[SequentialTester],
-        failure_probability: float,
+        shares: Sequence[float],
         config: SequentialAuditConfig,
     ) -> None:
         self._claims = [
             [
-                _Direction(tester, share)
-                for share in shares_of_directions(tester, failure_probability, len(testers))
+                _Direction(tester, of_direction)
+                for of_direction in shares_of_directions(tester, share)
             ]
-            for tester in testers
+            for tester, share in zip(testers, shares, strict=True)
         ]
         self._config = config
         mu = config.futility_mu
         # The divergence between Gaussian laws of one variance is the same in both directions.
         self._plans = [] if mu is None else [claim[0].plan(mu) for claim in self._claims]
         self.refuted_after: int | None = None
-
-    @property
-    def log_threshold(self) -> float:
-        """log(1 / failure probability), which the log e-value of a refuted claim has reached."""
-        return -math.log(self._claims[0][0].failure_probability)
 
     def update(self, samples: tuple[NDArray[Any], NDArray[Any]]) -> None:
         """Bets on the next outputs, pair by pair, and notes the evidence after the last of them."""
@@ -154,16 +174,16 @@ class Evidence:
         )
 
     def paths(self, names: tuple[str, str]) -> tuple[EvidencePath, ...]:
-        """Returns the evidence after each batch, with the directions named; several claims are
-        numbered.
+        """Returns the evidence after each batch, with the directions named, and with several claims
+        what each is about.
         """
-        several = len(self._claims) > 1
         return tuple(
             EvidencePath(
-                f"{name}, claim {number}" if several else name,
+                f"{name}, {direction.quantity}" if len(self._claims) > 1 else name,
                 tuple(direction.path),
+                -math.log(direction.failure_probability),
             )
-            for number, claim in enumerate(self._claims, start=1)
+            for claim in self._claims
             for name, direction in zip(names, claim, strict=False)
         )
 

@@ -34,6 +34,8 @@ from dvrenyi_plugin._internal.validation import (
 from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.grid_pairs import GridPair
 from dvrenyi_plugin.bounds.information_limit import closest_null
+from dvrenyi_plugin.bounds.trade_off_limit import trade_off_growth
+from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family
 
 # Pairs needed with a learned log ratio, in terms of those needed with a known one: see the module's
 # text.
@@ -52,12 +54,13 @@ _ROOT_2 = math.sqrt(2.0)
 
 @dataclasses.dataclass(frozen=True)
 class RefutationPlan:
-    """What it takes to refute "D_alpha <= epsilon" when the truth is an assumed pair of laws.
+    """What it takes to refute "D_alpha <= epsilon", or a trade-off curve, when the truth is an
+    assumed pair of laws.
 
     Attributes:
-      alpha: order.
-      epsilon: the null, in nats.
-      divergence: D_alpha of the assumed pair.
+      alpha: order; None for a curve.
+      epsilon: the null: an epsilon in nats, or the curve's own parameter.
+      divergence: D_alpha of the assumed pair; None for a curve.
       rate: mean growth of the log e-value in nats a pair; 0 when the null is true of the assumed
         pair.
       variance: of that growth, a pair.
@@ -68,14 +71,20 @@ class RefutationPlan:
         beforehand (`sample_size_warm_up`).
     """
 
-    alpha: float
+    alpha: float | None
     epsilon: float
-    divergence: float
+    divergence: float | None
     rate: float
     variance: float
     failure_probability: float
     known_log_ratio: bool = False
     warm_up: int | None = None
+
+    def __post_init__(self) -> None:
+        check_failure_probability(self.failure_probability)
+        check_bool("known_log_ratio", self.known_log_ratio)
+        if self.warm_up is not None:
+            check_int("warm_up", self.warm_up, at_least=2)
 
     @property
     def log_threshold(self) -> float:
@@ -193,16 +202,40 @@ def plan_refutation(
       warm_up: pairs before the first bet of the audit that will be run, >= 2; None where the number
         of pairs is fixed beforehand and decides it.
     """
-    if warm_up is not None:
-        check_int("warm_up", warm_up, at_least=2)
     null = closest_null(pair, alpha, epsilon)
     return RefutationPlan(
-        alpha=check_order(alpha),
-        epsilon=null.epsilon,
-        divergence=pair.renyi(alpha),
-        rate=null.rate,
-        variance=null.variance,
-        failure_probability=check_failure_probability(failure_probability),
-        known_log_ratio=check_bool("known_log_ratio", known_log_ratio),
-        warm_up=warm_up,
+        check_order(alpha),
+        null.epsilon,
+        pair.renyi(alpha),
+        null.rate,
+        null.variance,
+        failure_probability,
+        known_log_ratio,
+        warm_up,
+    )
+
+
+def plan_curve_refutation(
+    pair: GridPair,
+    family: TradeOffFamily,
+    value: float,
+    failure_probability: float,
+    known_log_ratio: bool = False,
+    warm_up: int | None = None,
+) -> RefutationPlan:
+    """Returns the plan for refuting the curve of a family at a parameter, or, with a parameter
+    below a claim that is kept, for certifying at least that.
+
+    Args:
+      pair: see `plan_refutation`.
+      family: of the curve.
+      value: the parameter, > 0.
+      failure_probability: one-sided, in (0, 1), of this one statement.
+      known_log_ratio: see `plan_refutation`.
+      warm_up: see `plan_refutation`.
+    """
+    value = check_real("value", value, above=0.0)
+    rate, variance = trade_off_growth(pair, check_family(family).curve(value))
+    return RefutationPlan(
+        None, value, None, rate, variance, failure_probability, known_log_ratio, warm_up
     )

@@ -28,7 +28,7 @@ class SequentialAuditConfig(CheckedSettings):
       futility_mu: smallest violation the auditor cares about, as the mu of Gaussian DP, above the
         claim: the audit stops when even losses with this mu would hardly refute the claim with the
         models that are left. Unset: it never gives up, which keeps the bound on a kept claim as
-        tight as the models allow. For testers at a Rényi order only.
+        tight as the models allow.
       futility_probability: what "hardly" means, in (0, 1).
     """
 

@@ -86,10 +86,7 @@ def run_command(
     """
     _define_common_flags(flag_values)
     try:
-        words = flag_values(list(argv))[1:]
-        if positional is not None and len(words) == 1 and not flag_values[positional].present:
-            flag_values[positional].parse(words.pop())
-            flag_values[positional].present += 1
+        words = _parse(flag_values, argv, positional)
         if flag_values["help"].value:
             print("\n".join([description.rstrip("\n"), "", *_help_lines(flag_values)]))
             return EXIT_OK
@@ -122,6 +119,15 @@ def run_command(
         message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
         print(f"{name}: {message}", file=sys.stderr)
         return status
+
+
+def _parse(flag_values: flags.FlagValues, argv: Sequence[str], positional: str | None) -> list[str]:
+    """Returns the words that are no flags, but for one that is the value of a flag."""
+    words: list[str] = flag_values(list(argv))[1:]
+    if positional is not None and len(words) == 1 and not flag_values[positional].present:
+        flag_values[positional].parse(words.pop())
+        flag_values[positional].present += 1
+    return words
 
 
 def staged_report(

@@ -62,11 +62,7 @@ def staged_output(
         program.
       OSError: it cannot be written.
     """
-    if not output_dir:
-        raise ValueError("output_dir is required: name a folder to write to with --output_dir")
-    target = os.path.abspath(output_dir)
-    if os.path.lexists(target) and not os.path.isdir(target):
-        raise ValueError(f"output_dir must be a folder, got the file {output_dir!r}")
+    target = _folder(output_dir)
     if not overwrite:
         refuse_other_results(output_dir, marker)
         if settings is not None and os.path.lexists(os.path.join(target, marker)):
@@ -91,6 +87,15 @@ def staged_output(
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.chmod(staging, 0o777 & ~_umask())
             os.rename(staging, target)
+
+
+def _folder(output_dir: str) -> str:
+    if not output_dir:
+        raise ValueError("output_dir is required: name a folder to write to with --output_dir")
+    target = os.path.abspath(output_dir)
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise ValueError(f"output_dir must be a folder, got the file {output_dir!r}")
+    return target
 
 
 def refuse_other_results(output_dir: str, marker: str) -> None:

@@ -87,10 +87,6 @@ def _audit(values: flags.FlagValues) -> Outcome:
         sequential = settings_from(values, SequentialAuditConfig, _NO_SEQUENTIAL_FLAGS)
         if values.futility_mu is not None and not values.sequential:
             raise ValueError("futility_mu needs --sequential")
-        if values.futility_mu is not None and values.tester == "trade_off":
-            raise ValueError(
-                "futility_mu must be left out with --tester=trade_off: it plans at one order"
-            )
         training = settings_from(
             values,
             ModelTrainingConfig,
@@ -144,7 +140,7 @@ def _audit_with_store(
         try:
             return audit_dp_sgd(
                 mechanism,
-                experiment.tester,
+                experiment.claims,
                 experiment.pair,
                 dataclasses.replace(config, training=training),
                 sequential,

@@ -53,8 +53,8 @@ _TINY = 1e-12
 _SOLVED = 1e-6
 # The rate differs from that at 0 by some sqrt(epsilon), here below rounding.
 _LEAST_EPSILON = 1e-40
-# A claim of more leaves nothing to refute that a float could tell from 0, and overflows.
-_LARGEST_EPSILON = 1e300
+# The rate is at most some exp(-epsilon): for more than this it is 0 in floats.
+_LARGEST_EPSILON = 750.0
 # The smallest log c looked at. Below it even the rate is no longer a float.
 _LEAST_LOG_BET = -650.0
 

@@ -119,6 +119,26 @@ def nearest_null(
     return NearestNull(active, levels, rate)
 
 
+def variance_of_best_bets(
+    masses_q: Array, masses_p: Array, curve: TradeOffCurve, null: NearestNull
+) -> float:
+    """Returns the variance of log u(x) + log v(y), x ~ Q and y ~ P, for u = dQ / dQ' and
+    v = dP / dP' of the nearest pair (Q', P'). Its mean is the null's rate.
+
+    Args:
+      masses_q: shape (k,), as given to `nearest_null`.
+      masses_p: the same.
+      curve: the same.
+      null: what it returned.
+    """
+    variance = 0.0
+    for masses, tails in ((masses_q, curve.power_at(null.levels)), (masses_p, null.levels)):
+        merged = _merged(_tails(masses), null.thresholds)
+        logs = np.log(merged / np.maximum(_differences(tails), _LEAST_CELL))
+        variance += float(merged @ logs**2 - (merged @ logs) ** 2)
+    return max(0.0, variance)
+
+
 def _merged(tails: Array, active: NDArray[np.intp]) -> Array:
     return _differences(tails[active - 1])
 

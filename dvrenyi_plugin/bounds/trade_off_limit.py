@@ -18,8 +18,12 @@ from scipy.optimize import brentq
 
 from dvrenyi_plugin._internal.validation import check_failure_probability, check_int
 from dvrenyi_plugin.bounds.grid_pairs import GridPair
-from dvrenyi_plugin.bounds.trade_off_factor import keeps_claim, nearest_null
-from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
+from dvrenyi_plugin.bounds.trade_off_factor import (
+    keeps_claim,
+    nearest_null,
+    variance_of_best_bets,
+)
+from dvrenyi_plugin.privacy.trade_off import TradeOffCurve, check_curve
 from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family
 
 Array = NDArray[np.float64]
@@ -30,17 +34,21 @@ _NUM_CELLS = 200
 _LEAST_MASS = 1e-15
 
 
-def trade_off_rate(pair: GridPair, curve: TradeOffCurve) -> float:
-    """Returns the most that the log of an e-value against the curve can grow with one pair of
-    samples, in nats.
+def trade_off_growth(pair: GridPair, curve: TradeOffCurve) -> tuple[float, float]:
+    """Returns mean and variance of the log factor of one pair of samples, in nats, for the bets
+    that are best against the curve; zero for laws that keep it. No log e-value grows faster on
+    average.
 
     Args:
       pair: the true laws.
       curve: the claim.
     """
-    if not isinstance(curve, TradeOffCurve):
-        raise ValueError(f"curve must be a TradeOffCurve, got {curve!r}")
-    return _rate(*_cells(pair), curve)
+    check_curve("curve", curve)
+    masses_q, masses_p = _cells(pair)
+    if keeps_claim(masses_q, masses_p, curve):
+        return 0.0, 0.0
+    null = nearest_null(masses_q, masses_p, curve)
+    return null.rate, variance_of_best_bets(masses_q, masses_p, curve, null)
 
 
 def certifiable_parameter(

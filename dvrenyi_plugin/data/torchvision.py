@@ -45,12 +45,7 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
             f"data_dir must not hold {legacy!r}: torchvision would unpickle it. The IDX files"
             f" belong into {os.path.join(data_dir, name, 'raw')!r}"
         )
-    try:
-        from torchvision import datasets
-    except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
-        raise missing_extra(
-            f"dataset torchvision:{name}", "a torchvision that fits torch", "torchvision", error
-        ) from error
+    reader = _reader(name)
     for folder, _, files in os.walk(data_dir):
         for file in files:
             # A pipe or a device would keep torchvision's readers waiting.
@@ -58,7 +53,7 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
             if os.path.exists(path):
                 check_data_file(path)
     try:
-        records = getattr(datasets, name)(root=data_dir)
+        records = reader(root=data_dir)
         # Each record is asked for once: a folder's image is decoded whenever it is.
         pairs = [
             (np.asarray(image), int(label))
@@ -77,6 +72,17 @@ def read_torchvision(name: str, data_dir: str) -> tuple[NDArray[Any], NDArray[np
             f"images in {data_dir} must all have one shape, got {sorted(shapes)[:3] or 'no image'}"
         )
     return np.stack(images), labels, _num_classes(records, labels)
+
+
+def _reader(name: str) -> Any:
+    """Returns torchvision's class of this name."""
+    try:
+        from torchvision import datasets
+    except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
+        raise missing_extra(
+            f"dataset torchvision:{name}", "a torchvision that fits torch", "torchvision", error
+        ) from error
+    return getattr(datasets, name)
 
 
 def _channels_first(image: NDArray[Any]) -> NDArray[Any]:

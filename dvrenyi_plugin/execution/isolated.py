@@ -90,22 +90,15 @@ def run_in_processes(
       may_start: asked before each task; once it says no, running tasks are waited for and the rest
         is left.
     """
-    waiting = iter(tasks)
-    again: list[Any] = []
+    queue = _Queue(iter(tasks), may_start)
     workers: list[_Worker] = []
-    exhausted = False
     try:
         while True:
             while len([w for w in workers if w.task is not None]) < num_workers:
-                retried = bool(again)
-                if retried:
-                    task = again.pop()
-                else:
-                    task = None if exhausted or not may_start() else next(waiting, None)
+                task, is_retried = queue.next()
                 if task is None:
-                    exhausted = True
                     break
-                worker = None if retried else _idle(workers)
+                worker = None if is_retried else _idle(workers)
                 if worker is None:
                     worker = _start(function, prepare, log_path)
                     workers.append(worker)
@@ -125,12 +118,32 @@ def run_in_processes(
                     workers.remove(worker)
                 worker.task, worker.deadline = None, float("inf")
                 if outcome.status == PROCESS_DIED and worker.num_ended > 1:
-                    again.append(outcome.task)
+                    queue.again.append(outcome.task)
                 else:
                     yield outcome
     finally:
         for worker in workers:
             _stop(worker)
+
+
+class _Queue:
+    """Tasks that wait, those to run once more first."""
+
+    def __init__(self, waiting: Iterator[Any], may_start: Callable[[], bool]) -> None:
+        self._waiting, self._may_start = waiting, may_start
+        self._is_exhausted = False
+        self.again: list[Any] = []
+
+    def next(self) -> tuple[Any, bool]:
+        """Returns a task, None if there is none, and whether it is run once more."""
+        if self.again:
+            return self.again.pop(), True
+        if self._is_exhausted or not self._may_start():
+            self._is_exhausted = True
+            return None, False
+        task = next(self._waiting, None)
+        self._is_exhausted = task is None
+        return task, False
 
 
 def _give(worker: _Worker, task: Any, timeout_s: float) -> None:

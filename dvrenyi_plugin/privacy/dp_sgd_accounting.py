@@ -15,12 +15,20 @@ from dvrenyi_plugin.privacy.conversions import (
     gaussian_dp_mu,
     renyi_group_privacy,
 )
-from dvrenyi_plugin.privacy.properties import RenyiDp
+from dvrenyi_plugin.privacy.properties import (
+    GaussianDp,
+    PrivacyProperty,
+    RenyiDp,
+    SubsampledGaussianDp,
+)
+from dvrenyi_plugin.privacy.trade_off import LARGEST_MU
 
 _DEFAULT_MU = 1.0
 _NOISE_TOLERANCE = 1e-6
 # The least that `dp_sgd_epsilon` takes with Poisson batches, doubled: the search halves from there.
 _LEAST_POISSON_NOISE = 0.04
+# What `dp_sgd_curve` takes.
+_LEAST_RATE, _MOST_POISSON_STEPS = 1e-12, 10**6
 # Squares beyond these over- or underflow; so does the noise itself in float32.
 _LEAST_NOISE, _MOST_NOISE = 1e-100, 1e30
 
@@ -36,12 +44,15 @@ class DpSgdClaim:
       mu: the Gaussian DP parameter that `renyi` follows from; None with Poisson batches, which have
         none exactly.
       num_canaries: records in which the datasets under test differ.
+      curve: the claim as one that has a trade-off curve, Gaussian DP or what the accountant says of
+        Poisson batches; None for groups with Poisson batches and beyond the accountant's reach.
     """
 
     noise_multiplier: float
     renyi: RenyiDp
     mu: float | None
     num_canaries: int = 1
+    curve: PrivacyProperty | None = None
 
     def describe_group(self) -> str:
         """Returns one sentence on how a group's claim follows from that of one record."""
@@ -104,9 +115,28 @@ def audited_claim(
     if sample_rate == 1.0:
         group_mu = num_canaries * dp_sgd_mu(num_steps, noise_multiplier)
         renyi = num_canaries**2 * dp_sgd_renyi(alpha, num_steps, noise_multiplier)
-        return DpSgdClaim(noise_multiplier, RenyiDp(alpha, renyi), group_mu, num_canaries)
+        curve = (
+            PrivacyProperty(gaussian_dp=GaussianDp(group_mu)) if group_mu <= LARGEST_MU else None
+        )
+        return DpSgdClaim(noise_multiplier, RenyiDp(alpha, renyi), group_mu, num_canaries, curve)
     renyi = _poisson_group_renyi(alpha, num_steps, noise_multiplier, sample_rate, num_canaries)
-    return DpSgdClaim(noise_multiplier, RenyiDp(alpha, renyi), None, num_canaries)
+    return DpSgdClaim(
+        noise_multiplier,
+        RenyiDp(alpha, renyi),
+        None,
+        num_canaries,
+        _poisson_curve(num_steps, noise_multiplier, sample_rate) if num_canaries == 1 else None,
+    )
+
+
+def _poisson_curve(
+    num_steps: int, noise_multiplier: float, sample_rate: float
+) -> PrivacyProperty | None:
+    in_reach = noise_multiplier >= _LEAST_POISSON_NOISE / 2.0 and sample_rate >= _LEAST_RATE
+    if not in_reach or num_steps > _MOST_POISSON_STEPS:
+        return None
+    claim = SubsampledGaussianDp(noise_multiplier, sample_rate, num_steps)
+    return PrivacyProperty(subsampled_gaussian_dp=claim)
 
 
 def _noise_of(

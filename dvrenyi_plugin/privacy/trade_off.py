@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 # this at levels above 1e-300.
 _STEEPEST = 1e300
 # Beyond these a curve is 1 at every level that floats resolve.
-_LARGEST_MU, _LARGEST_EPSILON = 100.0, 600.0
+LARGEST_MU, _LARGEST_EPSILON = 100.0, 600.0
 _LARGEST_INT = 2**63 - 1
 # A curve without a closed form is applied once for each record of a group.
 _LARGEST_GROUP = 10_000
@@ -141,7 +141,7 @@ class GaussianCurve(TradeOffCurve):
     """
 
     def __init__(self, mu: float) -> None:
-        self.mu = check_real("mu", mu, at_least=0.0, at_most=_LARGEST_MU)
+        self.mu = check_real("mu", mu, at_least=0.0, at_most=LARGEST_MU)
 
     def power_at(self, level: Array) -> Array:
         """See `TradeOffCurve.power_at`."""
@@ -150,7 +150,7 @@ class GaussianCurve(TradeOffCurve):
     def slope_at(self, level: Array) -> Array:
         """See `TradeOffCurve.slope_at`."""
         # Finite even at levels that groups round to 0 or 1.
-        z = np.clip(ndtri(level), -_LARGEST_MU, _LARGEST_MU)
+        z = np.clip(ndtri(level), -LARGEST_MU, LARGEST_MU)
         exponent = -self.mu * (z + self.mu / 2.0)
         return np.asarray(np.exp(np.minimum(exponent, math.log(_STEEPEST))))
 
@@ -171,7 +171,7 @@ class GaussianCurve(TradeOffCurve):
 
     def group(self, size: int) -> TradeOffCurve:
         """Returns (size mu)-Gaussian DP."""
-        return GaussianCurve(_group_parameter(size, self.mu, _LARGEST_MU))
+        return GaussianCurve(_group_parameter(size, self.mu, LARGEST_MU))
 
 
 class BoundedRangeCurve(TradeOffCurve):

@@ -1,11 +1,10 @@
-from .files import write_report as write_report
-from .model import (
-    AuditReport as AuditReport,
+from .claims import (
     ClaimReport as ClaimReport,
     DirectionReport as DirectionReport,
-    Section as Section,
     TestedLevel as TestedLevel,
 )
+from .files import write_report as write_report
+from .model import AuditReport as AuditReport, Section as Section
 from .pictures import Picture as Picture
 from .plots import (
     plot_bound as plot_bound,

@@ -13,118 +13,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dvrenyi_plugin.privacy.conversions import gaussian_dp_epsilon
 from dvrenyi_plugin.reports import plain_json
+from dvrenyi_plugin.reports.claims import ClaimReport, DirectionReport, TestedLevel
 from dvrenyi_plugin.reports.pictures import NO_PICTURES, Gallery
 from dvrenyi_plugin.reports.render import Format, render
 from dvrenyi_plugin.reports.sequential_outcome import SequentialOutcome
 from dvrenyi_plugin.reports.text import Table, aligned, number, setting_rows
 from dvrenyi_plugin.reports.versions import library_versions
-from dvrenyi_plugin.testers.base import BoundResult
 
-# At which an empirical epsilon is read: the delta that most papers publish.
-_DELTA = 1e-5
 # For each kind of observation: its number's name in JSON, and how it is made.
 _UNITS = {"models": ("num_models", "training"), "releases": ("num_samples", "drawing")}
-
-
-@dataclasses.dataclass(frozen=True)
-class TestedLevel:
-    """The level under test.
-
-    Attributes:
-      alpha: Rényi order at which it is tested; None for testers of another divergence.
-      epsilon: most that the claim allows, on the scale of the bound.
-      mu: Gaussian DP parameter that the claim was given as; None if it was not.
-      parameter: what `epsilon` is a value of: "epsilon", or "mu" for a bound on Gaussian DP itself.
-    """
-
-    # Not a test, whatever its name begins with.
-    __test__ = False
-
-    alpha: float | None
-    epsilon: float
-    mu: float | None = None
-    parameter: str = "epsilon"
-
-    def content(self) -> dict[str, Any]:
-        """Returns the level for the JSON document, which names only parameters but epsilon."""
-        content = {"alpha": self.alpha, "epsilon": self.epsilon, "mu": self.mu}
-        return content if self.parameter == "epsilon" else content | {"parameter": self.parameter}
-
-    def describe(self) -> str:
-        """Returns the level in a few words."""
-        order = "" if self.alpha is None else f" at order alpha {self.alpha:g}"
-        source = "" if self.mu is None else f" (mu {self.mu:g} Gaussian DP)"
-        if self.parameter == "mu":
-            source = " (Gaussian DP, its whole trade-off curve)"
-        return f"{self.parameter} {self.epsilon:.4g}{order}{source}"
-
-
-@dataclasses.dataclass(frozen=True)
-class EmpiricalEpsilon:
-    """A certified bound in the epsilon that people publish, read from the Gaussian family: "not
-    mu-Gaussian DP for any mu below the bound", where mu-Gaussian DP has this epsilon at this delta.
-
-    Attributes:
-      delta: at which epsilon is read.
-      certified: epsilon of the certified mu.
-      claimed: epsilon of the claimed mu.
-      family: that it is read from.
-    """
-
-    delta: float
-    certified: float
-    claimed: float
-    family: str = "Gaussian DP"
-
-    def describe(self) -> str:
-        """Returns it in a few words."""
-        return (
-            f"{number(self.certified)} at delta {self.delta:g}, of {number(self.claimed)} claimed"
-            f" (read from {self.family})"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class DirectionReport:
-    """One ordering of the two datasets, tested at its share of the failure probability.
-
-    Attributes:
-      direction: which dataset's law is the numerator.
-      bound: what the tester returned.
-    """
-
-    direction: str
-    bound: BoundResult
-
-
-@dataclasses.dataclass(frozen=True)
-class ClaimReport:
-    """One claim, tested in both directions.
-
-    Attributes:
-      claim: what is promised.
-      directions: what the tester returned.
-      claim_source: the result that the promise comes from; empty if it needs none.
-      exact_divergences: the divergence of the program as run in each of the directions, None if it
-        is unknown.
-    """
-
-    claim: TestedLevel
-    directions: tuple[DirectionReport, ...]
-    claim_source: str = ""
-    exact_divergences: tuple[float, ...] | None = None
-
-    @property
-    def lower_bound(self) -> float:
-        """Certified lower bound on the larger of the directions' divergences."""
-        return max(entry.bound.lower_bound for entry in self.directions)
-
-    @property
-    def fraction(self) -> float:
-        """The part of the claim that is certified."""
-        return self.lower_bound / self.claim.epsilon if self.claim.epsilon > 0.0 else math.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,8 +103,12 @@ class AuditReport:
 
     @property
     def deciding(self) -> ClaimReport:
-        """The claim of which the largest part is certified."""
-        return max(self.claims, key=lambda entry: entry.fraction)
+        """A refuted claim if there is one, and one that the audit is about rather than one beside;
+        among these the one of which the largest part is certified.
+        """
+        return max(
+            self.claims, key=lambda entry: (entry.refuted, not entry.is_beside, entry.fraction)
+        )
 
     @property
     def directions(self) -> tuple[DirectionReport, ...]:
@@ -221,7 +123,7 @@ class AuditReport:
     @property
     def refuted(self) -> bool:
         """True when some lower bound exceeds its claim."""
-        return any(entry.bound.refuted for entry in self.directions)
+        return any(claim.refuted for claim in self.claims)
 
     @property
     def lower_bound(self) -> float:
@@ -240,19 +142,10 @@ class AuditReport:
         exact = self.deciding.exact_divergences
         return None if exact is None else max(exact)
 
-    @property
-    def empirical_epsilon(self) -> EmpiricalEpsilon | None:
-        """The bound on a Gaussian DP parameter as an epsilon; None for other bounds."""
-        if self.claim.parameter != "mu":
-            return None
-        return EmpiricalEpsilon(
-            delta=_DELTA,
-            certified=gaussian_dp_epsilon(self.lower_bound, _DELTA),
-            claimed=gaussian_dp_epsilon(self.claim.epsilon, _DELTA),
-        )
-
     def verdict(self) -> str:
         """Returns the outcome in words; an audit never confirms a claim."""
+        if self.refuted and self.deciding.is_alone:
+            return "REFUTED: the outputs break the claimed trade-off curve"
         if self.refuted:
             return f"REFUTED: the certified lower bound exceeds the claimed {self.claim.parameter}"
         return "not refuted: no violation was certified, which is not a proof of the claim"
@@ -260,7 +153,7 @@ class AuditReport:
     def document(self) -> dict[str, Any]:
         """Returns everything that is reported, by the names that it has in JSON."""
         exact = {} if self.exact_divergence is None else {"exact_divergence": self.exact_divergence}
-        by_order = len(self.claims) > 1 or bool(exact)
+        by_claim = len(self.claims) > 1 or bool(exact)
         content: dict[str, Any] = {
             "claim": self.claim.content(),
             "point_estimate": self.point_estimate,
@@ -275,10 +168,10 @@ class AuditReport:
                 {**plain_json.plain_fields(entry.bound), "direction": entry.direction}
                 for entry in self.directions
             ],
-            **({"orders": [_order_content(claim) for claim in self.claims]} if by_order else {}),
+            **({"claims": [claim.content() for claim in self.claims]} if by_claim else {}),
         }
-        if self.empirical_epsilon is not None:
-            content["empirical_epsilon"] = self.empirical_epsilon
+        if self.deciding.empirical_epsilon is not None:
+            content["empirical_epsilon"] = self.deciding.empirical_epsilon
         for section in self.sections:
             content |= section.content
         return content | {
@@ -336,23 +229,34 @@ class AuditReport:
             exact = number(self.exact_divergence)
             rows.append(("exact divergence", f"{exact} (of the program as run)"))
         confidence = f"failure probability {self.failure_probability:g}"
-        rows += [
-            ("point estimate", f"{number(self.point_estimate)} (no confidence statement)"),
-            ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
-        ]
-        if self.empirical_epsilon is not None:
-            rows.append(("empirical epsilon", self.empirical_epsilon.describe()))
+        estimate = f"{number(self.point_estimate)} (no confidence statement)"
+        rows += (
+            [(self.claim.quantity, self.deciding.certified)]
+            if self.deciding.is_alone
+            else [
+                ("point estimate", estimate),
+                ("certified lower bound", f"{number(self.lower_bound)} ({confidence})"),
+            ]
+        )
+        if self.deciding.empirical_epsilon is not None:
+            rows.append(("empirical epsilon", self.deciding.empirical_epsilon.describe()))
+        if len({claim.is_beside for claim in self.claims}) > 1:
+            rows += [
+                (f"certified {claim.claim.quantity}", claim.certified)
+                for claim in self.claims
+                if claim is not self.deciding
+            ]
         return rows
 
     def _bounds_section(self) -> Section:
         header = (
-            *("numerator over denominator", "alpha", "claim", "exact", "lower bound"),
+            *("numerator over denominator", "bound on", "claim", "exact", "lower bound"),
             *("failure probability", "point estimate", "method"),
         )
         rows = [
             (
                 entry.direction,
-                "-" if claim.claim.alpha is None else f"{claim.claim.alpha:g}",
+                claim.claim.quantity,
                 number(claim.claim.epsilon),
                 number(exact),
                 number(entry.bound.lower_bound),
@@ -392,22 +296,18 @@ class AuditReport:
 
     def _too_few_notes(self) -> tuple[str, ...]:
         """Returns a sentence if no bound could have refuted its claim, whatever the mechanism."""
-        fewest = min((entry.bound.fewest_samples or 0.0 for entry in self.directions), default=0.0)
+        if not self.directions:
+            return ()
+        bound = min(
+            (entry.bound for entry in self.directions),
+            key=lambda bound: bound.fewest_samples or 0.0,
+        )
+        fewest = bound.fewest_samples or 0.0
         if fewest <= self.num_samples:
             return ()
         needed = "not even 10^9 do" if math.isinf(fewest) else f"it takes at least {fewest:,.0f}"
-        share = self.directions[0].bound.failure_probability
         return (
             f"{self.num_samples} {self.unit} per dataset are too few: whatever the mechanism does,"
             " they cannot refute this claim. At the failure probability"
-            f" {share:g} of each bound {needed}.",
+            f" {bound.failure_probability:g} of this bound {needed}.",
         )
-
-
-def _order_content(claim: ClaimReport) -> dict[str, Any]:
-    return {
-        "alpha": claim.claim.alpha,
-        "claimed_epsilon": claim.claim.epsilon,
-        "claim_source": claim.claim_source,
-        "exact_divergences": claim.exact_divergences,
-    }

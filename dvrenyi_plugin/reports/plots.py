@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
+from dvrenyi_plugin.reports.claims import TestedLevel
 from dvrenyi_plugin.reports.figures import BLACK, BLUE, ORANGE, new_figure
 from dvrenyi_plugin.reports.model import AuditReport
 from dvrenyi_plugin.reports.sequential_outcome import SequentialOutcome
@@ -44,46 +45,51 @@ def plot_bound(report: AuditReport) -> Figure:
     )
     axis.plot(bound, 0.0, marker="|", color=ORANGE, markersize=18, markeredgewidth=3.0)
     _annotate(axis, bound, 0.0, bound)
-    order = "" if report.claim.alpha is None else f" of order {report.claim.alpha:g}"
-    axis.set_xlabel(f"Rényi divergence{order} between the two datasets' laws / nat")
+    axis.set_xlabel(_quantity(report.claim))
     axis.set_title("claim refuted" if report.refuted else "claim not refuted", fontsize=11)
     return figure
 
 
 def plot_evidence(outcome: SequentialOutcome) -> Figure:
-    """Returns a sequential audit's log e-values against the claim, in both directions.
+    """Returns a sequential audit's log e-values against its claims, each over its threshold.
 
-    They are drawn over the models per dataset. The claim is refuted when a path reaches the line
-    and so do those of all smaller claims, which as a rule are ahead.
+    They are drawn over the models per dataset, less log(1 / failure probability) of the direction.
+    A claim is refuted when its path reaches zero and so do those of all smaller claims, which as a
+    rule are ahead.
     """
     figure, (axis,) = new_figure(1, height=3.4)
     looks = itertools.cycle(((BLUE, "o"), (ORANGE, "s")))
     for (colour, marker), path in zip(looks, outcome.evidence, strict=False):
         axis.plot(
             (0, *outcome.models_after_batch),
-            (0.0, *path.log_e_values),
+            [value - path.log_threshold for value in (0.0, *path.log_e_values)],
             color=colour,
             marker=marker,
             markersize=4,
             linewidth=1.6,
             label=path.direction,
         )
-    axis.axhline(outcome.log_threshold, color=BLACK, linestyle="--", linewidth=1.2)
-    axis.annotate(
-        "log(1 / failure probability of one direction)",
-        (0.0, outcome.log_threshold),
-        xytext=(4, 4),
-        textcoords="offset points",
-        fontsize=9,
-    )
+    axis.axhline(0.0, color=BLACK, linestyle="--", linewidth=1.2)
+    axis.annotate("refuted", (0.0, 0.0), xytext=(4, 4), textcoords="offset points", fontsize=9)
     axis.set_xlim(0.0, 1.02 * outcome.models_trained_per_world)
-    axis.set_ylim(top=1.15 * max(axis.get_ylim()[1], outcome.log_threshold))
+    lowest, highest = axis.get_ylim()
+    axis.set_ylim(top=max(highest, 0.15 * (highest - lowest)))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel(f"models trained per dataset (at most {outcome.max_models_per_world})")
-    axis.set_ylabel("log e-value against the claim / nat")
+    axis.set_ylabel("log (e-value x failure probability) / nat")
     axis.legend(frameon=False, loc="best", fontsize=9)
     axis.set_title(outcome.summary(), fontsize=10)
     return figure
+
+
+def _quantity(claim: TestedLevel) -> str:
+    match claim.parameter:
+        case "mu":
+            return "Gaussian DP parameter mu that the two datasets' laws need"
+        case "epsilon":
+            order = "" if claim.alpha is None else f" of order {claim.alpha:g}"
+            return f"Rényi divergence{order} between the two datasets' laws / nat"
+    return f"{claim.parameter} that the two datasets' laws need"
 
 
 def _annotate(axis: Any, x: float, y: float, value: float) -> None:

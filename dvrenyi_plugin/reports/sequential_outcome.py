@@ -16,10 +16,12 @@ class EvidencePath:
       direction: which dataset's law is the numerator.
       log_e_values: log e-value against the claim after each batch, in nats; frozen once it
         reached the threshold.
+      log_threshold: log(1 / failure probability of this direction), which it has to reach.
     """
 
     direction: str
     log_e_values: tuple[float, ...]
+    log_threshold: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,6 @@ class SequentialOutcome:
       models_after_batch: models trained per dataset after each batch, increasing.
       max_models_per_world: models per dataset that the audit was allowed to train.
       evidence: one path per direction.
-      log_threshold: log(1 / failure probability of one direction), which a path has to reach.
       refuted_after_models: models per dataset with which the claim was refuted, which may be
         fewer than its batch's last; None if it was not refuted.
       futility_mu: Gaussian DP parameter that was assumed true when judging futility; None if
@@ -43,7 +44,6 @@ class SequentialOutcome:
     models_after_batch: tuple[int, ...]
     max_models_per_world: int
     evidence: tuple[EvidencePath, ...]
-    log_threshold: float
     refuted_after_models: int | None
     futility_mu: float | None
     futility_probability: float
@@ -69,7 +69,9 @@ class SequentialOutcome:
             "batches": len(self.models_after_batch),
             "models_after_batch": self.models_after_batch,
             "log_e_values": {path.direction: path.log_e_values for path in self.evidence},
-            "log_e_value_threshold": self.log_threshold,
+            "log_e_value_thresholds": {
+                path.direction: path.log_threshold for path in self.evidence
+            },
             "futility_mu": self.futility_mu,
             "futility_probability": self.futility_probability if self.futility_mu else None,
         }

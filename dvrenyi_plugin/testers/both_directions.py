@@ -13,21 +13,7 @@ from dvrenyi_plugin._internal.validation import check_failure_probability
 _Answer = TypeVar("_Answer")
 
 
-def failure_probability_of_each(failure_probability: float, num_claims: int = 1) -> float:
-    """Returns the share of the failure probability that each direction of each claim gets.
-
-    By the union bound all statements made at this share hold together.
-
-    Args:
-      failure_probability: of all statements together, in (0, 1).
-      num_claims: that are tested in both directions, >= 1.
-    """
-    return check_failure_probability(failure_probability) / (2 * num_claims)
-
-
-def shares_of_directions(
-    tester: Any, failure_probability: float, num_claims: int = 1
-) -> tuple[float, ...]:
+def shares_of_directions(tester: Any, failure_probability: float) -> tuple[float, ...]:
     """Returns what each direction in which a tester tests its claim may spend.
 
     Both directions have an even share, but for a tester of which one order of the samples tests the
@@ -35,11 +21,10 @@ def shares_of_directions(
 
     Args:
       tester: ours or the user's.
-      failure_probability: of all statements together, in (0, 1).
-      num_claims: that share it, >= 1.
+      failure_probability: of both directions together (union bound), in (0, 1).
     """
-    share = failure_probability_of_each(failure_probability, num_claims)
-    return (2.0 * share,) if getattr(tester, "one_order_tests_both", False) else (share, share)
+    whole = check_failure_probability(failure_probability)
+    return (whole,) if getattr(tester, "one_order_tests_both", False) else (whole / 2, whole / 2)
 
 
 def in_both_directions(
@@ -47,7 +32,6 @@ def in_both_directions(
     samples1: NDArray[Any],
     samples2: NDArray[Any],
     failure_probability: float,
-    num_claims: int = 1,
 ) -> tuple[_Answer, _Answer]:
     """Returns what a tester says of law 1 over law 2, then of law 2 over law 1.
 
@@ -55,10 +39,9 @@ def in_both_directions(
       ask: a tester's `audit` or `estimate_lower_bound`; it gets copies of the samples.
       samples1: shape (n,) or (n, d).
       samples2: shape (m,) or (m, d).
-      failure_probability: of both directions of all claims together, in (0, 1).
-      num_claims: that are tested on these samples, >= 1.
+      failure_probability: of both directions together, in (0, 1); each gets half.
     """
-    share = failure_probability_of_each(failure_probability, num_claims)
+    share = check_failure_probability(failure_probability) / 2
     return (
         call_user_code("tester", ask, samples1, samples2, share),
         call_user_code("tester", ask, samples2, samples1, share),

@@ -96,5 +96,6 @@ class TradeOffPropertyTester(EProcessTester[TradeOffEProcess]):
         return {
             "family": self._family.name,
             "parameter": self._family.parameter,
+            "claim_alone": self._family.grid.size == 1,
             "one_order_tests_both": self.one_order_tests_both,
         }

@@ -243,7 +243,9 @@ def test_experiment_is_a_pair_of_neighbours_with_the_claim_of_its_noise():
     without, with_canary = experiment.pair
     assert (len(without[1]), len(with_canary[1])) == (12, 13)
     assert with_canary[0][:12].tobytes() == without[0].tobytes()
-    assert experiment.privacy_property.renyi_dp == RenyiDp(3.0, 3.0 * 2.0**2 / 2.0)
+    curve, renyi = (claim.tester.privacy_property for claim in experiment.claims)
+    assert curve.gaussian_dp.mu == pytest.approx(2.0)
+    assert renyi.renyi_dp == RenyiDp(3.0, 3.0 * 2.0**2 / 2.0)
     assert experiment.settings["noise_multiplier"] == math.sqrt(25) / 2.0
     assert experiment.mechanism.claimed_privacy[0].gaussian_dp.mu == pytest.approx(2.0)
     assert experiment.canary.label == experiment.settings["canary_label"]

@@ -19,7 +19,8 @@ def test_g10_the_clipping_norm_changes_no_claim_and_means_the_same_in_every_engi
         for engine in ("ensemble", "opacus")
     ]
     for experiment in built:
-        assert experiment.privacy_property == usual.privacy_property
+        for claim, usual_claim in zip(experiment.claims, usual.claims, strict=True):
+            assert claim.tester.privacy_property == usual_claim.tester.privacy_property
         assert experiment.claimed_mu == usual.claimed_mu == 1.0
         assert experiment.mechanism.claimed_privacy == usual.mechanism.claimed_privacy
         assert experiment.settings["clip_norm"] == clip_norm
@@ -38,9 +39,10 @@ def test_g10_pretraining_and_critic_are_settings():
     )
     experiment = build_dp_sgd_experiment(config)
     assert experiment.settings["pretraining_epochs"] == 0
-    assert experiment.tester._estimator.config.hidden_sizes == (7,)
-    assert experiment.tester._estimator.config.ema_rate == 0.5
-    assert len(experiment.tester._further_estimators) == 1
+    (claim,) = experiment.claims
+    assert claim.tester._estimator.config.hidden_sizes == (7,)
+    assert claim.tester._estimator.config.ema_rate == 0.5
+    assert len(claim.tester._further_estimators) == 1
     random = build_dp_sgd_experiment(DpSgdExperimentConfig(**TINY, initial_weights="random"))
     for name, value in random.mechanism.config.initial_weights.items():
         np.testing.assert_array_equal(value, experiment.mechanism.config.initial_weights[name])

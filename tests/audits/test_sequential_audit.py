@@ -100,7 +100,8 @@ def test_a_false_claim_is_refuted_early_and_no_further_model_is_trained():
 
 def test_each_direction_has_half_of_the_failure_probability():
     report = audit(GaussianTrainer(mu=3.0), failure_probability=0.2).report
-    assert report.sequential.log_threshold == pytest.approx(math.log(10.0))
+    thresholds = [path.log_threshold for path in report.sequential.evidence]
+    assert thresholds == pytest.approx([math.log(10.0)] * 2)
     assert [entry.bound.failure_probability for entry in report.directions] == [0.1, 0.1]
     assert [entry.direction for entry in report.directions] == list(DIRECTIONS)
     assert report.failure_probability == 0.2
@@ -281,7 +282,8 @@ def test_report_says_in_json_words_and_a_picture_how_the_audit_went(tmp_path):
     assert content["batches"] == len(content["models_after_batch"]) == trained // 20
     assert set(content["log_e_values"]) == set(DIRECTIONS)
     assert all(len(path) == content["batches"] for path in content["log_e_values"].values())
-    assert content["log_e_value_threshold"] == pytest.approx(math.log(40.0))
+    thresholds = content["log_e_value_thresholds"]
+    assert thresholds == pytest.approx(dict.fromkeys(DIRECTIONS, math.log(40.0)))
     assert content["futility_mu"] is None
     text = (tmp_path / "report.md").read_text()
     assert f"{trained} per dataset of at most 200" in text

@@ -71,7 +71,7 @@ def test_half_of_the_noise_is_refuted_in_batches_with_few_models(tmp_path):
         result = audit(2.0, num_models=200, seed=seed, batch_models=2)
         outcome = result.report.sequential
         assert len(outcome.evidence) == 1
-        assert outcome.log_threshold == pytest.approx(math.log(20.0))
+        assert outcome.evidence[0].log_threshold == pytest.approx(math.log(20.0))
         used.append(outcome.refuted_after_models or math.inf)
     # The information limit of the whole curve is some 20 pairs; at order 2 it is 45.
     assert np.median(used) <= 45
@@ -88,10 +88,19 @@ def test_true_claims_are_rarely_refuted_in_batches():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"tester must not be trade_off with Poisson batches"):
-        DpSgdExperimentConfig(tester="trade_off", sample_rate=0.1, noise_multiplier=1.0)
-    with pytest.raises(ValueError, match="futility_mu needs a tester of a Rényi divergence"):
-        audit(2.0, futility_mu=2.0)
+    poisson = {"sample_rate": 0.1, "noise_multiplier": 1.0, "num_canaries": 2}
+    with pytest.raises(ValueError, match="tester must not be trade_off with Poisson batches and"):
+        DpSgdExperimentConfig(tester="trade_off", **poisson)
+    assert list(DpSgdExperimentConfig(**poisson).tested_properties()) == ["sequential"]
+    with pytest.raises(ValueError, match="futility_mu must break the claim: mu 1 of Gaussian DP"):
+        audit(2.0, futility_mu=1.0)
+
+
+def test_an_audit_that_cannot_refute_any_more_stops():
+    """With 60 models left at most, mu = 1.1 would hardly be told from 1."""
+    outcome = audit(1.0, num_models=60, batch_models=20, futility_mu=1.1).report.sequential
+    assert outcome.stopped == "futile" and outcome.models_trained_per_world == 20
+    assert audit(2.0, num_models=200, futility_mu=2.0).report.refuted
 
 
 def test_the_command_takes_it(tmp_path, capsys):
@@ -104,9 +113,35 @@ def test_the_command_takes_it(tmp_path, capsys):
     assert "alpha" not in document["settings"]
 
 
-def test_the_command_refuses_to_plan_before_anything_is_trained(tmp_path, capsys):
-    out = tmp_path / "never"
-    flags = ["--tester=trade_off", "--sequential", "--futility_mu=2", f"--output_dir={out}"]
-    assert audit_dpsgd.main(["x", *flags]) == 1
-    assert "futility_mu must be left out with --tester=trade_off" in capsys.readouterr().err
-    assert not out.exists()
+def test_the_default_tests_the_curve_and_certifies_d_alpha_beside_it(tmp_path, capsys):
+    flags = ["--dataset=digits", "--model=logistic", "--num_records=10", "--steps=3", "--quiet"]
+    flags += [
+        "--num_models=60",
+        "--noise_scale=0.05",
+        "--num_workers=1",
+        f"--output_dir={tmp_path}",
+    ]
+    assert audit_dpsgd.main(["x", *flags]) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    curve, renyi = report["claims"]
+    assert report["claim"]["parameter"] == curve["parameter"] == "mu" and renyi["alpha"] == 2.0
+    assert report["refuted"] and curve["refuted"]
+    assert report["empirical_epsilon"]["certified"] > report["empirical_epsilon"]["claimed"]
+    spent = [entry["failure_probability"] for entry in report["directions"]]
+    assert spent == pytest.approx([0.045, 0.0025, 0.0025])
+    assert "certified D_2" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(("noise_scale", "refuted"), [(0.1, True), (1.0, False)])
+def test_poisson_batches_are_held_to_the_accountants_curve(tmp_path, noise_scale, refuted):
+    flags = ["--dataset=digits", "--model=mlp", "--num_records=10", "--steps=4", "--quiet"]
+    flags += ["--sample_rate=0.5", "--noise_multiplier=1", f"--noise_scale={noise_scale}"]
+    flags += ["--num_models=80", "--num_workers=1", f"--output_dir={tmp_path}"]
+    assert audit_dpsgd.main(["x", *flags]) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    curve, renyi = report["claims"]
+    assert report["refuted"] == refuted == curve["refuted"]
+    assert curve["parameter"] == "1 / noise multiplier" and renyi["alpha"] == 2.0
+    text = (tmp_path / "report.md").read_text()
+    assert ("break the claimed trade-off curve" in text) == (refuted and not renyi["refuted"])
+    assert "point estimate" in text

@@ -52,7 +52,8 @@ def test_a_false_claim_is_refuted_with_status_2(broken_run):
     assert status == 2
     assert report["refuted"] is True
     assert report["lower_bound"] > report["claim"]["epsilon"] == 1.0
-    assert report["claim"] == {"alpha": 2.0, "epsilon": 1.0, "mu": 1.0}
+    assert report["claim"] == {"alpha": None, "epsilon": 1.0, "mu": 1.0, "parameter": "mu"}
+    assert [claim["alpha"] for claim in report["claims"]] == [None, 2.0]
     assert report["failure_probability"] == 0.05
     assert report["num_models"] == 60
     assert report["d_prime"] > 5.0

@@ -73,9 +73,9 @@ class TestHonestSampler:
         assert not report["refuted"]
         assert len(report["directions"]) == 4
         assert sum(d["failure_probability"] for d in report["directions"]) == pytest.approx(0.05)
-        for order in report["orders"]:
-            assert max(order["exact_divergences"]) <= order["claimed_epsilon"]
-        assert report["orders"][0]["exact_divergences"][0] == pytest.approx(0.1204, abs=1e-4)
+        for order in report["claims"]:
+            assert max(order["exact_divergences"]) <= order["epsilon"]
+        assert report["claims"][0]["exact_divergences"][0] == pytest.approx(0.1204, abs=1e-4)
         assert (
             report["utility"]["expected_excess_loss"] <= report["utility"]["certified_excess_loss"]
         )

@@ -13,7 +13,7 @@ from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
 from dvrenyi_plugin.bounds.trade_off_factor import keeps_claim, log_factors, nearest_null
-from dvrenyi_plugin.bounds.trade_off_limit import certifiable_parameter, trade_off_rate
+from dvrenyi_plugin.bounds.trade_off_limit import certifiable_parameter, trade_off_growth
 from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio, fit_log_ratio
 from dvrenyi_plugin.interfaces import ZeroConcentratedDp
 from dvrenyi_plugin.privacy.claim_families import SingleCurveFamily
@@ -215,7 +215,7 @@ def test_the_information_limit():
         assert certifiable_parameter(pair, GaussianFamily(), 500, 0.05) == pytest.approx(
             limit, abs=2e-3
         )
-        assert trade_off_rate(pair, GaussianCurve(1.01 * mu)) == pytest.approx(0.0, abs=1e-6)
+        assert trade_off_growth(pair, GaussianCurve(1.01 * mu))[0] == pytest.approx(0.0, abs=1e-6)
     # One threshold: the nearest null is explicit. Q' = F(a), P' = a for the coins 0.9 and 0.1, by
     # search.
     curve, a = ApproximateDpCurve(1.0), np.linspace(0.1, 0.5, 100_001)
@@ -223,7 +223,7 @@ def test_the_information_limit():
     cost = -0.9 * np.log(b / 0.9) - 0.1 * np.log((1 - b) / 0.1)
     cost += -0.1 * np.log(a / 0.1) - 0.9 * np.log((1 - a) / 0.9)
     coins = discrete_pair([0.1, 0.9], [0.9, 0.1])
-    assert trade_off_rate(coins, curve) == pytest.approx(cost.min(), rel=1e-3)
+    assert trade_off_growth(coins, curve)[0] == pytest.approx(cost.min(), rel=1e-3)
     assert certifiable_parameter(coins, ApproximateDpFamily(0.0), 1, 0.05) == 0.0
 
 

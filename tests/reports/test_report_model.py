@@ -18,14 +18,9 @@ from dvrenyi_plugin.audits.samplers.sections import (
 )
 from dvrenyi_plugin.audits.training.sections import observation_sections
 from dvrenyi_plugin.flows.certificate import Certificate
+from dvrenyi_plugin.reports.claims import ClaimReport, DirectionReport, TestedLevel
 from dvrenyi_plugin.reports.files import REPORT_FILES, write_report
-from dvrenyi_plugin.reports.model import (
-    AuditReport,
-    ClaimReport,
-    DirectionReport,
-    Section,
-    TestedLevel,
-)
+from dvrenyi_plugin.reports.model import AuditReport, Section
 from dvrenyi_plugin.reports.pictures import DrawnPicture, Gallery
 from dvrenyi_plugin.reports.sequential_outcome import EvidencePath, SequentialOutcome
 from dvrenyi_plugin.reports.text import Table
@@ -84,8 +79,8 @@ def dp_sgd(sequential=None):
 
 
 def sequential():
-    paths = tuple(map(EvidencePath, CANARY_DIRECTIONS, ((0.5, 1.5), (0.0, -0.5))))
-    return dp_sgd(SequentialOutcome("futile", (10, 21), 40, paths, 3.5, None, 2.0, 0.05))
+    paths = tuple(map(EvidencePath, CANARY_DIRECTIONS, ((0.5, 1.5), (0.0, -0.5)), (3.5, 3.5)))
+    return dp_sgd(SequentialOutcome("futile", (10, 21), 40, paths, None, 2.0, 0.05))
 
 
 def sampler():
@@ -296,7 +291,7 @@ def test_too_few_samples_are_noted_once():
     (note,) = report.notes
     assert note.startswith("1000 releases per dataset are too few") and "at least 5,000" in note
     assert report.exact_divergence is None
-    assert "orders" not in report.document()
+    assert "claims" not in report.document()
 
 
 def test_files_are_written_and_the_page_holds_its_pictures(tmp_path):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dvrenyi_plugin.testers.both_directions import (
-    failure_probability_of_each,
     in_both_directions,
     shares_of_directions,
 )
@@ -19,16 +18,9 @@ def test_each_direction_gets_its_samples_and_its_share():
         return len(asked)
 
     first, second = np.zeros(2), np.ones(3)
-    assert in_both_directions(ask, first, second, 0.06, num_claims=3) == (1, 2)
+    assert in_both_directions(ask, first, second, 0.02) == (1, 2)
     assert asked == [([0.0] * 2, [1.0] * 3, 0.01), ([1.0] * 3, [0.0] * 2, 0.01)]
     assert first.tolist() == [0.0, 0.0]
-
-
-def test_shares_add_up_to_the_whole():
-    assert failure_probability_of_each(0.05) * 2 == 0.05
-    assert failure_probability_of_each(0.05, 5) * 10 == pytest.approx(0.05)
-    with pytest.raises(ValueError, match="failure_probability"):
-        failure_probability_of_each(1.0)
 
 
 def test_a_tester_of_one_order_spends_what_both_would():
@@ -37,4 +29,5 @@ def test_a_tester_of_one_order_spends_what_both_would():
 
     assert shares_of_directions(object(), 0.05) == (0.025, 0.025)
     assert shares_of_directions(OneOrder(), 0.05) == (0.05,)
-    assert shares_of_directions(OneOrder(), 0.06, num_claims=3) == pytest.approx((0.02,))
+    with pytest.raises(ValueError, match="failure_probability"):
+        shares_of_directions(object(), 1.0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dvrenyi_plugin.binaries import audit_dpsgd, audit_shk
-from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.grid_pairs import discrete_pair
 from dvrenyi_plugin.bounds.information_limit import closest_null, largest_rate
+from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP
 from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty, PureDp, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,
@@ -85,11 +85,10 @@ def test_messages_reports_say_how_many_models_it_takes(tmp_path, capsys):
     for name, more in (("fixed", ()), ("batches", ("--sequential", "--batch_models=6"))):
         out = tmp_path / name
         assert audit_dpsgd.main(["x", *flags, *more, f"--output_dir={out}"]) == 0
-        least = {"fixed": 19, "batches": STREAM_WARM_UP + 9}[name]
+        least = {"fixed": 15, "batches": TRADE_OFF_WARM_UP + 5}[name]
         note = (
             "12 models per dataset are too few: whatever the mechanism does, they cannot refute"
-            " this"
-            " claim. At the failure probability 0.025 of each bound it takes at least"
+            " this claim. At the failure probability 0.045 of this bound it takes at least"
             f" {least}."
         )
         assert note in (out / "report.md").read_text()

@@ -32,7 +32,7 @@ from dvrenyi_plugin.interfaces import GaussianDp, NeighboringDatasets, read_clai
 
 def audit_dp_sgd(
     mechanism: ModelTrainer,
-    tester: BoundTester,
+    claims: BoundTester | Sequence[TestedClaim],
     pair: NeighboringDatasets[Records],
     config: DpSgdAuditConfig,
     sequential: SequentialAuditConfig | None = None,
@@ -45,30 +45,27 @@ def audit_dp_sgd(
 ) -> AuditResult:
     """Returns the audit of a training mechanism on one pair of neighbouring datasets.
 
-    Both directions are tested, each at half of the failure probability: the report's lower bound
-    exceeds the larger of the two divergences with probability at most `config.failure_probability`
-    (union bound), at whatever number of models a sequential audit stops. Stopping for futility can
-    only lose refutations.
+    All lower bounds of the report hold together with probability at least 1 -
+    `config.failure_probability` (union bound over claims and directions), at whatever number of
+    models a sequential audit stops. Stopping for futility can only lose refutations.
 
     Args:
       mechanism: trains models; observations are shape (num_models, k), the canary's loss first.
-      tester: with the claim under test inside. A sequential audit takes one that has a method
-        `start`, as `SequentialRenyiPropertyTester` does, at one order.
+      claims: a tester with its claim inside, or several claims with theirs. A sequential audit
+        takes testers that have a method `start`.
       pair: (D, D + canary).
       config: see `DpSgdAuditConfig`; `num_models` is the most that a sequential audit trains per
         dataset.
       sequential: trains in batches and stops as soon as the claim is refuted, see
         `SequentialAuditConfig`. None trains all models and looks once.
-      claimed_mu: Gaussian DP parameter that the tester's claim was derived from, for the report
-        only.
+      claimed_mu: Gaussian DP parameter that the claims were derived from, for the report only.
       noise_free_shift: by how much the canary lowers its own loss without noise, for the report
         only.
       settings: recorded in the report.
-      notes: sentences for the report's reader.
+      notes: for the report's reader.
       store: keeps the models as they finish, and gives those it has.
 
-    Returns:
-      Report and observations: those of the models trained with the canary come first.
+    Returns: observations with the canary come first.
 
     Raises:
       ValueError: the pair is not neighbouring, models that repeat each other, a tester that needs
@@ -77,24 +74,53 @@ def audit_dp_sgd(
       OSError: workers die again and again, a cluster cannot be reached, or the store cannot be
         written.
     """
-    training = config.training
-    if sequential is not None:
-        # The audit draws one bar for all batches.
-        training = dataclasses.replace(training, show_progress=False)
+    subject = _subject(
+        mechanism,
+        tuple(claims) if isinstance(claims, Sequence) else (TestedClaim(claims),),
+        pair,
+        config if sequential is None else _without_bars(config),
+        store,
+        claimed_mu=claimed_mu,
+        noise_free_shift=noise_free_shift,
+    )
+    return run_audit(
+        dataclasses.replace(subject, settings=settings, notes=tuple(notes)),
+        config.num_models,
+        config.failure_probability,
+        sequential,
+        show_progress=config.training.show_progress,
+    )
 
+
+def _without_bars(config: DpSgdAuditConfig) -> DpSgdAuditConfig:
+    """Returns the settings for one batch of many: the audit draws one bar for all of them."""
+    training = dataclasses.replace(config.training, show_progress=False)
+    return dataclasses.replace(config, training=training)
+
+
+def _subject(
+    mechanism: ModelTrainer,
+    claims: tuple[TestedClaim, ...],
+    pair: NeighboringDatasets[Records],
+    config: DpSgdAuditConfig,
+    store: ObservationStore | None,
+    *,
+    claimed_mu: float | None,
+    noise_free_shift: float | None,
+) -> Subject:
     def draw(numbers: range) -> Samples:
         observations = train_both_worlds(
-            mechanism, pair, numbers, training, num_canaries=config.num_canaries, store=store
+            mechanism, pair, numbers, config.training, num_canaries=config.num_canaries, store=store
         )
         return observations.with_canary, observations.without
 
-    claim = read_claim(tester.privacy_property)
-    mu = claim.mu if isinstance(claim, GaussianDp) else claimed_mu
-    subject = Subject(
+    first = read_claim(claims[0].tester.privacy_property)
+    mu = first.mu if isinstance(first, GaussianDp) else claimed_mu
+    return Subject(
         title="Privacy audit of DP-SGD",
         draw=draw,
         directions=DIRECTIONS,
-        claims=(TestedClaim(tester),),
+        claims=claims,
         unit="models",
         work="training",
         check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
@@ -106,14 +132,5 @@ def audit_dp_sgd(
         ),
         remarks=lambda samples: Observations(*samples[::-1]).notes(),
         claimed_mu=mu,
-        settings=settings,
-        notes=tuple(notes),
         seed=config.seed,
-    )
-    return run_audit(
-        subject,
-        config.num_models,
-        config.failure_probability,
-        sequential,
-        show_progress=config.training.show_progress,
     )

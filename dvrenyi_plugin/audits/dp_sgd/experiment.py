@@ -12,7 +12,7 @@ import numpy as np
 
 from dvrenyi_plugin._internal.files import errors_that_name_argument
 from dvrenyi_plugin._internal.progress import progress_bar
-from dvrenyi_plugin.audits.directions import BoundTester
+from dvrenyi_plugin.audits.audit import TestedClaim
 from dvrenyi_plugin.audits.dp_sgd.initial_weights import (
     PretrainingConfig,
     Weights,
@@ -28,7 +28,7 @@ from dvrenyi_plugin.data.labelled import AuditSplit, Records, load_dataset, spli
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
 from dvrenyi_plugin.execution.kept_arrays import KeptArrays
-from dvrenyi_plugin.interfaces import NeighboringDatasets, PrivacyProperty
+from dvrenyi_plugin.interfaces import NeighboringDatasets
 from dvrenyi_plugin.mechanisms.dp_sgd.base import DpSgdMechanism
 from dvrenyi_plugin.privacy.dp_sgd_accounting import DpSgdClaim
 from dvrenyi_plugin.testers.registry import make
@@ -40,6 +40,8 @@ _ENGINES = {
     "opacus": "OpacusDpSgdMechanism",
     "tf_privacy": "TfPrivacyDpSgdMechanism",
 }
+# Of the failure probability, beside 1 for D_alpha: the curve decides with fewer models.
+_CURVE_WEIGHT = 9.0
 # what the auditor sees -> what the mechanism is told to observe: the report needs the loss first
 _OBSERVED = {"loss": "loss", "logits": "loss_and_logits", "white_box": "white_box"}
 # what the reader of a report must know about each
@@ -87,12 +89,10 @@ class DpSgdExperiment:
 
     Attributes:
       mechanism: trains and observes models.
-      tester: of the claim.
+      claims: what is tested, each with its tester: see `DpSgdExperimentConfig.tested_properties`.
       pair: (D, D + canary), or (D, D + num_canaries copies of it).
       canary: the record in which they differ.
-      privacy_property: the claim that the tester tests, see
-        `DpSgdExperimentConfig.tested_property`.
-      claimed_mu: the Gaussian DP parameter it follows from; None with Poisson batches.
+      claimed_mu: the Gaussian DP parameter they follow from; None with Poisson batches.
       noise_free_shift: by how much the canary lowers its own loss when no noise is added, in nats;
         None with Poisson batches, where it is random, and where that training diverges.
       notes: what the reader should know: what makes the audit weaker than it could be, a claim for
@@ -102,10 +102,9 @@ class DpSgdExperiment:
     """
 
     mechanism: DpSgdMechanism
-    tester: BoundTester
+    claims: tuple[TestedClaim, ...]
     pair: NeighboringDatasets[Records]
     canary: Canary
-    privacy_property: PrivacyProperty
     claimed_mu: float | None
     noise_free_shift: float | None
     notes: tuple[str, ...]
@@ -161,9 +160,8 @@ def build_dp_sgd_experiment(
         clip_norm=config.clip_norm,
     )
     claim = config.claim()
-    privacy_property = config.tested_property()
     mechanism = _mechanism(config, claim, canary, weights, dataset.num_classes, seeds)
-    tester = _tester(config, privacy_property, seeds)
+    claims = _claims(config, seeds)
     pair = add_canary(split.audited.records, canary.features, canary.label, config.num_canaries)
     # All settings fit: from here on there is something to keep.
     kept.save()
@@ -172,11 +170,10 @@ def build_dp_sgd_experiment(
         shift = _noise_free_shift(mechanism, pair, kept, show_progress)
     return DpSgdExperiment(
         mechanism=mechanism,
-        tester=tester,
+        claims=claims,
         pair=pair,
         canary=canary,
         claimed_mu=claim.mu,
-        privacy_property=privacy_property,
         noise_free_shift=shift,
         notes=(
             *_weaknesses(canary, config.clip_norm),
@@ -246,18 +243,28 @@ def _mechanism(
     return mechanism
 
 
-def _tester(
-    config: DpSgdExperimentConfig, privacy_property: PrivacyProperty, seeds: ExperimentSeeds
-) -> BoundTester:
-    critic: dict[str, Any] = {}
-    if config.tester == "dv":
-        critic = {
+def _claims(config: DpSgdExperimentConfig, seeds: ExperimentSeeds) -> tuple[TestedClaim, ...]:
+    settings: dict[str, dict[str, Any]] = {
+        "dv": {
             "hidden_sizes": config.critic_widths,
             "ema_rate": config.ema_rate,
             "num_critics": config.num_critics,
-        }
-    tester: BoundTester = make(config.tester, privacy_property, seeds.tester, **critic)
-    return tester
+        },
+        # The outputs with the canary come first.
+        "trade_off": {"direction": "remove"},
+    }
+    testers = {
+        name: make(name, tested, seeds.tester, **settings.get(name, {}))
+        for name, tested in config.tested_properties().items()
+    }
+    if len(testers) == 1:
+        return tuple(map(TestedClaim, testers.values()))
+    # A curve that is tested alone, in no family, has no bound to lead the report with.
+    curve_leads = config.claim().mu is not None
+    return (
+        TestedClaim(testers["trade_off"], weight=_CURVE_WEIGHT, is_beside=not curve_leads),
+        TestedClaim(testers["sequential"], is_beside=curve_leads),
+    )
 
 
 def _settings(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENGINE_NAMES = ("ensemble", "opacus", "tf_privacy")
 OBSERVATION_NAMES = ("loss", "logits", "white_box")
-TESTER_NAMES = ("sequential", "trade_off", "dv")
+TESTER_NAMES = ("auto", "sequential", "trade_off", "dv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +76,9 @@ class DpSgdExperimentConfig(CheckedSettings):
         another; TensorFlow Privacy needs the extra `tensorflow`).
       device: where the ensemble trains, as torch names it ("cpu", "cuda", "cuda:1"); the other
         engines know "cpu".
-      tester: what certifies: "sequential" (e-process at one order), "trade_off" (e-process against
-        the claim's whole trade-off curve, full batches only) or "dv" (neural critic on a split).
+      tester: what certifies: "trade_off" (e-process against the claim's whole trade-off curve),
+        "sequential" (e-process at one Rényi order), "dv" (neural critic on a split), or "auto":
+        the curve, with nine tenths of the failure probability, and D_alpha beside it.
       critic_widths: widths of the hidden layers of the dv tester's critic.
       ema_rate: of the moving average in the dv tester's training, in [0, 1).
       num_critics: critics that the dv tester trains, with as many seeds, for its point estimate, >=
@@ -110,7 +111,7 @@ class DpSgdExperimentConfig(CheckedSettings):
     pretraining_learning_rate: Positive = 0.1
     engine: Annotated[str, OneOf(ENGINE_NAMES)] = "ensemble"
     device: str = "cpu"
-    tester: Annotated[str, OneOf(TESTER_NAMES)] = "sequential"
+    tester: Annotated[str, OneOf(TESTER_NAMES)] = "auto"
     critic_widths: Widths = (100, 100)
     ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99
     num_critics: Count = 1
@@ -121,23 +122,30 @@ class DpSgdExperimentConfig(CheckedSettings):
         if self.engine != "ensemble" and self.device != "cpu":
             raise ValueError(f"device must be cpu with engine {self.engine}, got {self.device!r}")
         # Before the initial model is trained, too.
-        self.tested_property()
+        self.tested_properties()
 
-    def tested_property(self) -> PrivacyProperty:
-        """Returns what the tester tests: Rényi DP at the audit's order, or, against the whole
-        trade-off curve, Gaussian DP.
+    def tested_properties(self) -> dict[str, PrivacyProperty]:
+        """Returns what each tester tests, by its name: Rényi DP at the audit's order; or, against a
+        whole trade-off curve, Gaussian DP or what the accountant says of Poisson batches.
         """
-        from dvrenyi_plugin.interfaces import GaussianDp, PrivacyProperty
+        from dvrenyi_plugin.interfaces import PrivacyProperty
 
         claim = self.claim()
-        if self.tester != "trade_off":
-            return PrivacyProperty(renyi_dp=claim.renyi)
-        if claim.mu is None:
+        renyi = PrivacyProperty(renyi_dp=claim.renyi)
+        curve = claim.curve
+        if self.tester == "trade_off" and curve is None:
             raise ValueError(
-                "tester must not be trade_off with Poisson batches, whose claim is not Gaussian DP:"
-                f" got sample_rate {self.sample_rate:g}"
+                "tester must not be trade_off with Poisson batches and several canaries, a claim"
+                f" without a curve: got num_canaries {self.num_canaries}"
             )
-        return PrivacyProperty(gaussian_dp=GaussianDp(claim.mu))
+        match self.tester:
+            case "trade_off" if curve is not None:
+                return {"trade_off": curve}
+            case "auto" if curve is not None:
+                return {"trade_off": curve, "sequential": renyi}
+            case "auto":
+                return {"sequential": renyi}
+        return {self.tester: renyi}
 
     def claim(self) -> DpSgdClaim:
         """Returns the claim and the noise it needs."""

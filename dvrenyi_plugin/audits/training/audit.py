@@ -104,6 +104,15 @@ def audit_training(
         canary=canary,
         canary_label=canary_label,
     )
+    return _run_and_write(experiment, store, report_dir, show_progress)
+
+
+def _run_and_write(
+    experiment: TrainingExperiment,
+    store: str | os.PathLike[str] | None,
+    report_dir: str | os.PathLike[str] | None,
+    show_progress: bool,
+) -> AuditResult:
     with contextlib.ExitStack() as stack:
         # A folder that cannot be written is noticed before anything is trained.
         staging = None if report_dir is None else stack.enter_context(_staging(report_dir))

@@ -200,10 +200,7 @@ def describe_claim(claim: Any) -> str:
         case ZeroConcentratedDp(rho=rho):
             return f"{rho:g}-zCDP"
         case SubsampledGaussianDp() as given:
-            return (
-                f"noise multiplier {given.noise_multiplier:g}, sample rate {given.sample_rate:g},"
-                f" {given.num_steps} steps"
-            )
+            return f"sample rate {given.sample_rate:g}, {given.num_steps} steps"
     return ""
 
 

@@ -113,8 +113,8 @@ def train_both_worlds(
     num_canaries: int | None = 1,
     store: ObservationStore | None = None,
 ) -> Observations:
-    """Returns the observations of the models with these numbers in both worlds, in the order of the
-    numbers.
+    """Returns the observations of the models with these numbers, with and without the canary, in
+    the order of the numbers.
 
     Trained in one call or in several, over few workers or many, some of them before an
     interruption: the same numbers give the same rows.
@@ -144,6 +144,32 @@ def train_both_worlds(
     if num_canaries is not None:
         check_neighbours(*pair, num_canaries=num_canaries)
     rows = tuple({} if store is None else store.rows(world, indices) for world in WORLDS)
+    _train_missing(mechanism, pair, indices, config, rows, store)
+    # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere
+    # else.
+    without, with_canary = (
+        finite_observations(
+            np.stack([rows[world][index][: config.num_observed_columns] for index in indices])
+        )
+        for world in WORLDS
+    )
+    observations = Observations(without, with_canary)
+    check_observations(mechanism, observations)
+    return observations
+
+
+_Rows = dict[int, NDArray[np.float64]]
+
+
+def _train_missing(
+    mechanism: ModelTrainer,
+    pair: NeighboringDatasets[Any],
+    indices: range,
+    config: ModelTrainingConfig,
+    rows: Sequence[_Rows],
+    store: ObservationStore | None,
+) -> None:
+    """Trains the models that have no row yet, and adds their rows."""
     tasks = list(_tasks(indices, config.models_per_task, rows))
     next_look = [_FIRST_LOOK for _ in WORLDS]
     with (
@@ -178,20 +204,6 @@ def train_both_worlds(
                 next_look[world] = 2 * len(rows[world])
                 seen = np.stack(list(rows[world].values()))[:, : config.num_observed_columns]
                 _check_world(mechanism, world, finite_observations(seen))
-    # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere
-    # else.
-    without, with_canary = (
-        finite_observations(
-            np.stack([rows[world][index][: config.num_observed_columns] for index in indices])
-        )
-        for world in WORLDS
-    )
-    observations = Observations(without, with_canary)
-    check_observations(mechanism, observations)
-    return observations
-
-
-_Rows = dict[int, NDArray[np.float64]]
 
 
 def _tasks(

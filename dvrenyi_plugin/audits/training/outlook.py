@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
+from dvrenyi_plugin.audits.planner import RefutationPlan, plan_curve_refutation, plan_refutation
 from dvrenyi_plugin.audits.training.sections import Separation
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP
-from dvrenyi_plugin.bounds.trade_off_limit import trade_off_rate
 from dvrenyi_plugin.interfaces import claim_level, read_claim
 from dvrenyi_plugin.privacy.claim_families import family_of
 from dvrenyi_plugin.reports.model import AuditReport
@@ -44,29 +42,27 @@ def outlook(
         plan = _plan(bound, claim, value, direction, sequential)
         return plan.pairs_for_power(_POWER) if plan.rate > 0.0 else None
 
-    start = f"If the observations were Gaussian with the d-prime seen, {d_prime:.3g},"
-    above = _words(needed(d_prime + 2.0 * error))
-    below = _words(needed(d_prime - 2.0 * error))
     count = needed(d_prime)
     if count is not None and count <= report.num_samples:
         return (
-            f"{start} {_words(count)} models per dataset would have refuted the claim with"
-            f" probability {_POWER:g}: they are not, or this audit had bad luck.",
+            f"If the observations were Gaussian with the d-prime seen, {d_prime:.3g},"
+            f" {_words(count)} would have refuted the claim with probability {_POWER:g}: they are"
+            " not, or this audit had bad luck.",
         )
-    more = "" if count is None else f", {_words(count - report.num_samples)} more than these,"
+    more = "" if count is None or count > _MOST else f" ({count - report.num_samples:,} more)"
     return (
-        f"{start} it would take {_words(count)} models per dataset{more} to refute the claim with"
-        f" probability {_POWER:g}; at two standard errors above it {above}, at two below it"
-        f" {below}. A plan, and no statement about the training.",
+        f"To refute this claim with probability {_POWER:g} takes {_words(count)}{more} if the"
+        f" observations are Gaussian with the d-prime seen, {d_prime:.3g};"
+        f" {_words(needed(d_prime + 2.0 * error))} if d-prime is two standard errors larger, and"
+        f" {_words(needed(d_prime - 2.0 * error))} if it is two smaller. This is a plan, and no"
+        " statement about the training.",
     )
 
 
 def _words(count: int | None) -> str:
-    """Returns a number of models to two digits."""
     if count is None or count > _MOST:
-        return "more than any audit's"
-    step = 10 ** max(len(str(count)) - 2, 0)
-    return f"about {-(-count // step) * step:,}"
+        return "more models than any audit has"
+    return f"{count:,} models per dataset"
 
 
 def _plan(
@@ -80,17 +76,11 @@ def _plan(
             bound.failure_probability,
             warm_up=STREAM_WARM_UP if sequential else None,
         )
-    level = claim_level(read_claim(claim))
-    rate = trade_off_rate(
-        gaussian_pair(d_prime), family_of(read_claim(claim), direction).curve(level)
-    )
-    return RefutationPlan(
-        alpha=math.nan,
-        epsilon=level,
-        divergence=d_prime,
-        rate=rate,
-        # Of the log of a likelihood ratio between two near laws: twice its mean.
-        variance=2.0 * rate,
-        failure_probability=bound.failure_probability,
+    tested = read_claim(claim)
+    return plan_curve_refutation(
+        gaussian_pair(d_prime),
+        family_of(tested, direction),
+        claim_level(tested),
+        bound.failure_probability,
         warm_up=TRADE_OFF_WARM_UP if sequential else None,
     )

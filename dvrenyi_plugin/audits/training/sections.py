@@ -143,18 +143,6 @@ def observation_sections(
     noise_free = math.nan
     if noise_free_shift is not None and spread > 0.0:
         noise_free = noise_free_shift / spread
-    sentences = [
-        f"d-prime = {number(separation.d_prime)} (standard error"
-        f" {number(separation.standard_error)}), an estimate."
-    ]
-    if noise_free_shift is not None:
-        sentences.append(
-            "With the means replaced by those of training without noise, which have no sampling"
-            f" error, it is {number(noise_free)}."
-        )
-    if claimed_mu is not None:
-        sentences.append(f"A Gaussian pair at the claim has {claimed_mu:g}.")
-    count = without.size
     return (
         Section(
             title=observed.title,
@@ -165,7 +153,7 @@ def observation_sections(
                 "noise_free_shift": noise_free_shift,
                 observed.key: moments,
             },
-            paragraphs=(" ".join(sentences),),
+            paragraphs=(_describe(separation, noise_free, noise_free_shift, claimed_mu),),
             table=Table(
                 (
                     *("trained", "models"),
@@ -177,11 +165,31 @@ def observation_sections(
                 (
                     "separation",
                     f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
-                    f" over {count} models per dataset",
+                    f" over {without.size} models per dataset",
                 ),
             ),
         ),
     )
+
+
+def _describe(
+    separation: Separation,
+    noise_free: float,
+    noise_free_shift: float | None,
+    claimed_mu: float | None,
+) -> str:
+    sentences = [
+        f"d-prime = {number(separation.d_prime)} (standard error"
+        f" {number(separation.standard_error)}), an estimate."
+    ]
+    if noise_free_shift is not None:
+        sentences.append(
+            "With the means replaced by those of training without noise, which have no sampling"
+            f" error, it is {number(noise_free)}."
+        )
+    if claimed_mu is not None:
+        sentences.append(f"A Gaussian pair at the claim has {claimed_mu:g}.")
+    return " ".join(sentences)
 
 
 def _moments_row(trained: str, moments: ObservationSummary) -> tuple[str, ...]:

@@ -81,7 +81,6 @@ def run_rk4(
         )
     check_choice("dynamics", dynamics, (SHK, LANGEVIN))
     check_choice("flux", flux, (CENTRAL, REVERSIBLE))
-    dx = axis.width
     log_density = np.zeros(values.shape)
     if initial_log_density is not None:
         log_density = log_density + grid.check_values("initial_log_density", initial_log_density)
@@ -91,8 +90,14 @@ def run_rk4(
                 f"{name} must vary by at most {_LARGEST_RANGE:g}, got"
                 f" {float(np.max(grid.oscillation(array))):.4g}"
             )
-    density = np.exp(grid.normalise(log_density)) / dx
-    rate = _rate_of(grid, values, dynamics, flux)
+    density = np.exp(grid.normalise(log_density)) / axis.width
+    density = _runge_kutta(_rate_of(grid, values, dynamics, flux), density, h, num_steps)
+    return grid.normalise(np.log(density))
+
+
+def _runge_kutta(
+    rate: Callable[[FloatArray], FloatArray], density: FloatArray, h: float, num_steps: int
+) -> FloatArray:
     with np.errstate(all="ignore"):
         for _ in range(num_steps):
             k1 = rate(density)
@@ -106,7 +111,7 @@ def run_rk4(
             "potential is too steep for Runge-Kutta steps of a quarter of the squared cell width:"
             " densities did not stay positive and finite; use run_flow, or more cells"
         )
-    return grid.normalise(np.log(density))
+    return density
 
 
 def _rate_of(

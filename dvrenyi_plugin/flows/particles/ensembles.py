@@ -168,9 +168,7 @@ def simulate_particles(
     for first, batch_seed in zip(firsts, children_of(seed, len(firsts)), strict=True):
         batch = slice(first, min(first + per_batch, num_ensembles))
         size = batch.stop - batch.start
-        start_stream, noise_stream, event_stream = (
-            np.random.default_rng(child) for child in children_of(batch_seed, 3)
-        )
+        start_stream, *streams = map(np.random.default_rng, children_of(batch_seed, 3))
         points = (
             _draw_start(cast(Start, start), start_stream, size * num_particles, d)
             if given is None
@@ -179,9 +177,7 @@ def simulate_particles(
         if not dynamics.domain.contains(points):
             raise ValueError(f"start must be finite and inside the domain {dynamics.domain}")
         particles = points.reshape(size, num_particles, d)
-        result[batch], batch_events = _run_batch(
-            particles, potential, gradient, dynamics, noise_stream, event_stream
-        )
+        result[batch], batch_events = _run_batch(particles, potential, gradient, dynamics, *streams)
         events += batch_events
     return ParticleRun(result, dynamics.num_steps, dynamics.realised_step_size, events)
 
