@@ -32,7 +32,6 @@ from dvrenyi_plugin.binaries._command import (
 )
 from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
 from dvrenyi_plugin.binaries._user_objects import in_one_line, load_data, load_object
-from dvrenyi_plugin.privacy.claim_text import CLAIM_EXAMPLES, parse_claim
 
 _NAME = "audit_training"
 
@@ -66,7 +65,12 @@ def define_flags() -> flags.FlagValues:
         " features",
     )
     program.text("canary_label", None, "of the canary; unset: one that the data make unlikely")
-    program.text("claim", None, f"what is tested, written as {' or '.join(CLAIM_EXAMPLES)}")
+    program.text(
+        "claim",
+        None,
+        "what is tested: mu=1; epsilon=8,delta=1e-5; epsilon=1; rho=0.5; renyi:alpha=2,epsilon=1;"
+        " or noise_multiplier=1.1,sample_rate=0.01,steps=1000",
+    )
     program.settings(TrainingAuditConfig, workers=2)
     program.alias("num_workers", "workers")
     program.text(
@@ -103,7 +107,10 @@ def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
         config = settings_from(values, TrainingAuditConfig)
         if values.claim is None:
-            raise ValueError(f"claim is required: write it as {' or '.join(CLAIM_EXAMPLES)}")
+            raise ValueError("claim is required: what is tested, such as --claim=mu=1")
+        # The accounting needs scipy, which is slow to load: not before the flags are read.
+        from dvrenyi_plugin.privacy.claim_text import parse_claim
+
         claim = parse_claim(values.claim)
         try:
             result = _train_and_test(values, claim, config)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dvrenyi_plugin.audits.samplers.files import FLOW_FILES
+from dvrenyi_plugin.audits.training.audit import OBSERVATIONS
 from dvrenyi_plugin.audits.training.sections import CANARY_LOSSES
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.binaries._output_directory import (
@@ -124,7 +125,8 @@ def test_an_earlier_reports_pictures_do_not_survive_beside_a_new_report(tmp_path
 
 
 def test_every_file_of_a_report_is_known_as_a_part_of_it():
-    files = {*REPORT_FILES, EVIDENCE_FILE, CANARY_LOSSES.file, *FLOW_FILES, SETTINGS_FILE}
+    files = {*REPORT_FILES, EVIDENCE_FILE, *FLOW_FILES, SETTINGS_FILE}
+    files |= {CANARY_LOSSES.file, OBSERVATIONS.file}
     assert files == set(REPORT_PARTS)
 
 
