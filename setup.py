@@ -57,7 +57,10 @@ setuptools.setup(
         "distributed": ["dask[distributed]>=2024.1", "ray>=2.9"],
         "dev": [
             "hypothesis>=6.90",
+            "ipykernel>=6.29",
             "mypy>=1.8",
+            "nbclient>=0.10",
+            "nbformat>=5.10",
             "pytest>=8.0",
             "pytest-timeout>=2.2",
             "pytest-xdist>=3.5",

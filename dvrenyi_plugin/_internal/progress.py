@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 # What is done by then needs none, and leaves the screen to errors of one line.
@@ -12,7 +13,10 @@ def progress_bar(what: str, unit: str, total: int, show: bool, *, done: int = 0)
     """Returns tqdm's bar for terminals or notebooks, which appears after some seconds and goes away
     at the end; `done` of the total were there before.
     """
-    from tqdm.auto import tqdm
+    with warnings.catch_warnings():
+        # A notebook without ipywidgets gets the bar in text.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
 
     return tqdm(
         total=total,
