@@ -31,6 +31,8 @@ from dvrenyi_plugin.generators.dataset_generators import (
     CanaryDatasetGenerator,
     ReplaceOneDatasetGenerator,
 )
+from dvrenyi_plugin.mechanisms import NoisyMaxMechanism, NoisyMaxMechanismConfig
+from dvrenyi_plugin.mechanisms.dp_sgd.config import claimed_properties
 from dvrenyi_plugin.mechanisms.exponential.losses import LogisticLoss, MeanLoss
 from dvrenyi_plugin.mechanisms.training import TrainingMechanismConfig
 from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi, gaussian_dp_epsilon
@@ -132,6 +134,13 @@ def test_f7_values_at_the_edge_of_floats():
     assert closest_null(pair, 1.001, 1e-30).rate == pytest.approx(
         closest_null(pair, 1.001, 0.0).rate
     )
+    with pytest.raises((ValueError, TypeError), match="num_steps must be an integer"):
+        claimed_properties("x", 1.0, 0.01)
+    mechanism = NoisyMaxMechanism(
+        NoisyMaxMechanismConfig(num_candidates=2, noise="laplace", noise_scale=2.4e-110)
+    )
+    far, near = np.array([[6e307, 2e307], [8e307, 8e307]]), np.array([[0.05, 0.1], [0.9, 0.2]])
+    assert mechanism.exact_renyi_divergence(far, near, 2.0) >= 0.0
     unbounded = discrete_pair([0.5, 0.5], [1.0, 0.0])
     assert closest_null(unbounded, 1.25, sys.float_info.max).rate == 0.0
     with pytest.raises(ValueError, match="critic_q must hold"):

@@ -16,6 +16,7 @@ directions.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -35,6 +36,9 @@ from dvrenyi_plugin.reports.sequential_outcome import (
     REFUTED,
     SequentialOutcome,
 )
+
+# Models per dataset between two looks, where a claim is about to fall.
+_SMALLEST_BATCH = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,12 +219,13 @@ def _until_refuted(
     drawn_after: list[int] = []
     seconds = 0.0
     stopped = None
+    batch = config.batch_models
     with progress_bar(
         f"{subject.work}, at most", subject.unit, 2 * num_samples, show_progress
     ) as progress:
         while stopped is None:
             done = drawn_after[-1] if drawn_after else 0
-            numbers = range(done, min(done + config.batch_models, num_samples))
+            numbers = range(done, min(done + batch, num_samples))
             start = time.perf_counter()
             batches.append(subject.draw(numbers))
             seconds += time.perf_counter() - start
@@ -230,6 +235,11 @@ def _until_refuted(
             drawn_after.append(numbers.stop)
             evidence.update(batches[-1])
             progress.update(2 * len(numbers))
+            log_e_value, threshold = evidence.nearest()
+            progress.set_postfix_str(f"log e-value {log_e_value:.2f} of {threshold:.2f}")
+            # Half of what it seems to take: looking late trains models in vain, looking is cheap.
+            expected = min(evidence.pairs_to_refute() / 2.0, config.batch_models)
+            batch = max(math.ceil(expected), min(_SMALLEST_BATCH, config.batch_models))
             if evidence.refuted_after is not None:
                 stopped = REFUTED
             elif numbers.stop == num_samples:

@@ -1,4 +1,6 @@
-"""The plan of an audit of mu-Gaussian DP as a table: models per dataset, by Rényi order."""
+"""The plan of an audit of mu-Gaussian DP as a table: models per dataset, for the whole trade-off
+curve and by Rényi order.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,18 @@ import dataclasses
 import math
 from typing import Any
 
-from dvrenyi_plugin.audits.planner import RefutationPlan, plan_refutation
+from dvrenyi_plugin.audits.planner import (
+    ORDER_OF_CURVE_GRID,
+    RefutationPlan,
+    plan_curve_refutation,
+    plan_refutation,
+)
 from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
+from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp
+from dvrenyi_plugin.privacy.trade_off_families import GaussianFamily
 from dvrenyi_plugin.reports.model import Section
 from dvrenyi_plugin.reports.render import Format, render
 from dvrenyi_plugin.reports.text import Table
@@ -22,8 +31,9 @@ class AuditPlan:
 
     Attributes:
       config: what was asked.
-      refute: one plan per order, for refuting the claim if the truth is `true_mu`.
-      certify: one plan per order, for certifying `fraction` of the claim if it is exactly true.
+      refute: a plan of the curve, unless orders alone are tested, and one per order, for refuting
+        the claim if the truth is `true_mu`.
+      certify: the same, for certifying `fraction` of the claim if it is exactly true.
     """
 
     config: AuditPlanConfig
@@ -49,7 +59,7 @@ class AuditPlan:
     def models_for_power(self, plan: RefutationPlan, power: float) -> int | None:
         """Returns the models per dataset with which the audit succeeds with probability `power`.
 
-        They are whole batches of a sequential audit, which looks at the end of each.
+        They are whole batches of a sequential audit, which looks at the end of each, if not sooner.
         """
         pairs = plan.pairs_for_power(power)
         if pairs is None or not self.config.sequential:
@@ -58,12 +68,11 @@ class AuditPlan:
 
     def _render(self, target: Format) -> str:
         config = self.config
-        share = config.failure_probability / config.num_statements
         return render(
             "plan.jinja",
             target,
             title=f"Plan: claim mu = {config.mu:g}, failure probability"
-            f" {config.failure_probability:g} over {config.num_statements} bounds ({share:g} each)",
+            f" {config.failure_probability:g}: {_describe_shares(config)}",
             audit=_describe_audit(config),
             sections=(
                 Section(
@@ -93,18 +102,18 @@ class AuditPlan:
     def _table(self, plans: tuple[RefutationPlan, ...], verb: str) -> Table:
         config = self.config
         header = (
-            "alpha",
-            "epsilon to exceed",
-            "true D",
+            "bound on",
+            "to exceed",
+            "true value",
             "limit",
             *(f"{power:.0%} succeed" for power in config.powers),
             *(f"{verb} with {count} models" for count in config.num_models),
         )
         rows = [
             (
-                f"{plan.alpha:g}",
+                "mu" if plan.alpha is None else f"D_{plan.alpha:g}",
                 f"{plan.epsilon:.4g}",
-                f"{plan.divergence:.4g}",
+                f"{plan.true_value:.4g}",
                 _count(plan.growth_pairs),
                 *(_count(self.models_for_power(plan, power)) for power in config.powers),
                 *(f"{plan.probability_to_refute(count):.0%}" for count in config.num_models),
@@ -116,11 +125,16 @@ class AuditPlan:
 
 def plan_audit(config: AuditPlanConfig) -> AuditPlan:
     """Returns the plan of an audit of mu-Gaussian DP by one number per model."""
-    share = config.failure_probability / config.num_statements
     # None: the number of models decides it.
     warm_up = STREAM_WARM_UP if config.sequential else None
     refute: list[RefutationPlan] = []
     certify: list[RefutationPlan] = []
+    if config.curve_share > 0.0:
+        for plans, mu, null in (
+            (refute, config.true_mu, config.mu),
+            (certify, config.mu, config.fraction * config.mu),
+        ):
+            plans.append(_plan_of_curve(config, mu, null))
     for alpha in config.alphas:
         epsilon = renyi_gaussian_dp(alpha, config.mu)
         for plans, mu, null in (
@@ -128,17 +142,39 @@ def plan_audit(config: AuditPlanConfig) -> AuditPlan:
             (certify, config.mu, config.fraction * epsilon),
         ):
             pair = gaussian_pair(mu, alpha)
-            plans.append(plan_refutation(pair, alpha, null, share, warm_up=warm_up))
+            plans.append(plan_refutation(pair, alpha, null, config.order_share, warm_up=warm_up))
     return AuditPlan(config, tuple(refute), tuple(certify))
+
+
+def _plan_of_curve(config: AuditPlanConfig, mu: float, null: float) -> RefutationPlan:
+    """Returns the plan for refuting Gaussian DP of `null` if the truth is that of `mu`."""
+    plan = plan_curve_refutation(
+        gaussian_pair(mu, ORDER_OF_CURVE_GRID),
+        GaussianFamily(),
+        null,
+        config.curve_share,
+        warm_up=TRADE_OFF_WARM_UP if config.sequential else None,
+    )
+    return dataclasses.replace(plan, true_value=mu)
+
+
+def _describe_shares(config: AuditPlanConfig) -> str:
+    bounds = f"{config.order_share:g} for each of {config.num_statements} bounds at an order"
+    if config.curve_share == 0.0:
+        return bounds
+    return f"{config.curve_share:g} for the trade-off curve, {bounds}"
 
 
 def _describe_audit(config: AuditPlanConfig) -> str:
     if not config.sequential:
-        return "an audit of a fixed number of models (`--tester=sequential`, no `--sequential`)"
+        return (
+            f"an audit of a fixed number of models (`--tester={config.tester}`, no `--sequential`)"
+        )
     return (
         f"an audit in batches of {config.batch_models} models per dataset (`--sequential"
-        f" --batch_models={config.batch_models}`), whose first {STREAM_WARM_UP} models per dataset"
-        " are not bet on"
+        f" --tester={config.tester} --batch_models={config.batch_models}`), whose first models per"
+        f" dataset, {TRADE_OFF_WARM_UP} for the curve and {STREAM_WARM_UP} at an order, are not bet"
+        " on"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from dvrenyi_plugin.audits.planner import (
+    ORDER_OF_CURVE_GRID,
     RefutationPlan,
     plan_curve_refutation,
     plan_refutation,
@@ -26,8 +27,6 @@ from dvrenyi_plugin.reports.sequential_outcome import EvidencePath
 from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.both_directions import shares_of_directions
 
-# Tails of a Gaussian pair for a plan against a curve reach as far as this Rényi order needs.
-_ORDER_OF_GRID = 8.0
 # A truth that takes more to refute a curve keeps it up to rounding.
 _MOST_PAIRS = 1e7
 
@@ -87,7 +86,7 @@ class _Direction:
         """Returns the plan for refuting the claim if the truth is mu-Gaussian DP."""
         process, claim = self.process, self._tester.claimed_limit
         if isinstance(process, TradeOffEProcess):
-            pair, share = gaussian_pair(mu, _ORDER_OF_GRID), self.failure_probability
+            pair, share = gaussian_pair(mu, ORDER_OF_CURVE_GRID), self.failure_probability
             plan = plan_curve_refutation(pair, process.family, claim, share)
             if plan.growth_pairs > _MOST_PAIRS:
                 raise ValueError(
@@ -162,6 +161,27 @@ class Evidence:
                 self.refuted_after = directions[0].process.num_pairs
         for direction in directions:
             direction.path.append(direction.log_e_value)
+
+    def nearest(self) -> tuple[float, float]:
+        """Returns the log e-value after the last batch that is nearest to what it has to reach, and
+        that.
+        """
+        found = [
+            (direction.path[-1], -math.log(direction.failure_probability))
+            for claim in self._claims
+            for direction in claim
+        ]
+        return min(found, key=lambda pair: pair[1] - pair[0])
+
+    def pairs_to_refute(self) -> float:
+        """Returns about how many more pairs refute a claim if the evidence grows as it has so far;
+        infinity where it does not grow.
+        """
+        log_e_value, threshold = self.nearest()
+        bets = min(self._claims[0][0].process.num_certifying)
+        if log_e_value <= 0.0:
+            return math.inf
+        return (threshold - log_e_value) / log_e_value * bets
 
     def is_futile(self, pairs_left: int) -> bool:
         """Returns whether even the violation that the auditor cares about would hardly be refuted

@@ -50,6 +50,8 @@ _FUTILITY_SHARE = 1.5
 # (Siegmund 1985).
 _OVERSHOOT = 0.583
 _ROOT_2 = math.sqrt(2.0)
+# Tails of a Gaussian pair for a plan against a curve reach as far as this Rényi order needs.
+ORDER_OF_CURVE_GRID = 8.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,7 @@ class RefutationPlan:
     Attributes:
       alpha: order; None for a curve.
       epsilon: the null: an epsilon in nats, or the curve's own parameter.
-      divergence: D_alpha of the assumed pair; None for a curve.
+      true_value: D_alpha of the assumed pair; NaN for a curve, whose parameter nobody computes.
       rate: mean growth of the log e-value in nats a pair; 0 when the null is true of the assumed
         pair.
       variance: of that growth, a pair.
@@ -73,7 +75,7 @@ class RefutationPlan:
 
     alpha: float | None
     epsilon: float
-    divergence: float | None
+    true_value: float
     rate: float
     variance: float
     failure_probability: float
@@ -237,5 +239,5 @@ def plan_curve_refutation(
     value = check_real("value", value, above=0.0)
     rate, variance = trade_off_growth(pair, check_family(family).curve(value))
     return RefutationPlan(
-        None, value, None, rate, variance, failure_probability, known_log_ratio, warm_up
+        None, value, math.nan, rate, variance, failure_probability, known_log_ratio, warm_up
     )

@@ -126,7 +126,6 @@ def _parse(flag_values: flags.FlagValues, argv: Sequence[str], positional: str |
     words: list[str] = flag_values(list(argv))[1:]
     if positional is not None and len(words) == 1 and not flag_values[positional].present:
         flag_values[positional].parse(words.pop())
-        flag_values[positional].present += 1
     return words
 
 

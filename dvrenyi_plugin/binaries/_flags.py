@@ -113,6 +113,19 @@ def settings_from(
     return kind(**fields, **given)
 
 
+def unless_given(values: flags.FlagValues, name: str, decided: Collection[str]) -> None:
+    """Raises ValueError when a flag was given beside one that decides the same.
+
+    Args:
+      values: of the parsed flags.
+      name: of the flag that decides these.
+      decided: names of the flags that it decides.
+    """
+    twice = [other for other in sorted(decided) if other in values and values[other].present]
+    if twice:
+        raise ValueError(f"{name} must be given without {', '.join(twice)}, which it decides")
+
+
 def _read(name: str, plain: Any, value: Any) -> Any:
     return numbers(name, plain[0], value) if isinstance(plain, tuple) else value
 

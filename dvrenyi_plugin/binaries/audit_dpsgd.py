@@ -18,7 +18,11 @@ from typing import Any
 from absl import flags
 
 from dvrenyi_plugin._internal.text import escape
-from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperimentConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import (
+    DpSgdAuditConfig,
+    DpSgdExperimentConfig,
+    settings_of_claim,
+)
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.audits.training.settings import ModelTrainingConfig
 from dvrenyi_plugin.binaries._command import (
@@ -28,7 +32,13 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, numbers, settings_from
+from dvrenyi_plugin.binaries._flags import (
+    OVERWRITE_MEANING,
+    ProgramFlags,
+    numbers,
+    settings_from,
+    unless_given,
+)
 
 _NAME = "audit_dpsgd"
 # What the engine decides, what the store decides, and what --quiet decides.
@@ -41,6 +51,13 @@ def define_flags() -> flags.FlagValues:
     program = ProgramFlags()
     program.words("alphas", ["2"], "Rényi order at which the claim is tested, > 1; one.")
     program.alias("alpha", "alphas")
+    program.text(
+        "claim",
+        None,
+        "what is claimed, in place of mu, noise_multiplier, or epsilon and delta: mu=1;"
+        " epsilon=8,delta=1e-5; rho=0.5; renyi:alpha=2,epsilon=1; or"
+        " noise_multiplier=1.1,sample_rate=0.01,steps=1000",
+    )
     program.settings(DpSgdExperimentConfig, leave_out=("alpha",))
     program.settings(DpSgdAuditConfig, leave_out=("training",))
     program.settings(ModelTrainingConfig, leave_out=_NO_TRAINING_FLAGS, num_workers=2)
@@ -82,8 +99,13 @@ def run() -> None:
 
 def _audit(values: flags.FlagValues) -> Outcome:
     with staged_report(_NAME, values) as staging:
-        alpha = _one_order(values.alphas)
-        settings = settings_from(values, DpSgdExperimentConfig, alpha=alpha)
+        claimed: dict[str, Any] = {}
+        if values.claim is not None:
+            claimed = settings_of_claim(values.claim)
+            names = {"alphas" if name == "alpha" else name for name in claimed}
+            unless_given(values, "claim", names | {"mu", "noise_multiplier", "epsilon", "delta"})
+        claimed = {"alpha": _one_order(values.alphas), **claimed}
+        settings = settings_from(values, DpSgdExperimentConfig, **claimed)
         sequential = settings_from(values, SequentialAuditConfig, _NO_SEQUENTIAL_FLAGS)
         if values.futility_mu is not None and not values.sequential:
             raise ValueError("futility_mu needs --sequential")

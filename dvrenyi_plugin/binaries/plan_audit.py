@@ -1,9 +1,10 @@
 """Says how many models an audit needs, before any is trained.
 
-Prints, for a claim of mu-Gaussian DP and each Renyi order: how many models per dataset refute the
-claim if the true mu is larger (--true_mu, or --noise_scale), and how many certify a fraction of the
-claim if it is exactly true. With --output_dir, also writes plan.json, plan.md and plan.html. Say
-with --sequential whether the audit will train in batches. Exit status: 0; 1 after an error.
+Prints, for a claim of mu-Gaussian DP, for its whole trade-off curve and for each Renyi order: how
+many models per dataset refute the claim if the true mu is larger (--true_mu, or --noise_scale), and
+how many certify a fraction of the claim if it is exactly true. With --output_dir, also writes
+plan.json, plan.md and plan.html. Say with --sequential whether the audit will train in batches.
+Exit status: 0; 1 after an error.
 """
 
 from __future__ import annotations
@@ -14,9 +15,15 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from dvrenyi_plugin.audits.dp_sgd.settings import settings_of_claim
 from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.binaries._command import Outcome, end_process, run_command, staged_report
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.binaries._flags import (
+    OVERWRITE_MEANING,
+    ProgramFlags,
+    settings_from,
+    unless_given,
+)
 
 _NAME = "plan_audit"
 
@@ -24,6 +31,12 @@ _NAME = "plan_audit"
 def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
+    program.text(
+        "claim",
+        None,
+        "what is claimed, in place of mu, by full batches: mu=1; epsilon=8,delta=1e-5; rho=0.5;"
+        " or renyi:alpha=2,epsilon=1",
+    )
     program.real(
         "true_mu", None, "mu that the mechanism is assumed to have; unset: mu / noise_scale"
     )
@@ -53,8 +66,9 @@ def run() -> None:
 
 
 def _plan(values: flags.FlagValues) -> Outcome:
-    true_mu = _true_mu(values.mu, values.true_mu, values.noise_scale)
-    config = settings_from(values, AuditPlanConfig, true_mu=true_mu)
+    mu = values.mu if values.claim is None else _claimed_mu(values)
+    true_mu = _true_mu(mu, values.true_mu, values.noise_scale)
+    config = settings_from(values, AuditPlanConfig, mu=mu, true_mu=true_mu)
     # scipy is slow to load: not before the flags are known to be good.
     from dvrenyi_plugin.audits.audit_plan import plan_audit
     from dvrenyi_plugin.reports.plain_json import to_json
@@ -67,6 +81,20 @@ def _plan(values: flags.FlagValues) -> Outcome:
             _write(os.path.join(staging, "plan.html"), plan.to_html())
             _write(os.path.join(staging, "plan.json"), document)
     return Outcome(plan.to_markdown().rstrip("\n"), document)
+
+
+def _claimed_mu(values: flags.FlagValues) -> float:
+    unless_given(values, "claim", {"mu"})
+    settings = settings_of_claim(values.claim)
+    if "sample_rate" in settings:
+        raise ValueError(
+            f"claim must be one of full batches, which Gaussian DP describes, got {values.claim!r}"
+        )
+    if "delta" in settings:
+        from dvrenyi_plugin.privacy.conversions import gaussian_dp_mu
+
+        return gaussian_dp_mu(settings["epsilon"], settings["delta"])
+    return float(settings["mu"])
 
 
 def _true_mu(mu: float, true_mu: float | None, noise_scale: float | None) -> float:

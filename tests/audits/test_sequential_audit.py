@@ -88,8 +88,10 @@ def test_a_false_claim_is_refuted_early_and_no_further_model_is_trained():
     assert report.lower_bound > report.claim.epsilon == 1.0
     # The planner's median is near 35 pairs for mu = 3, and the first bet comes after 30.
     assert 30 < outcome.refuted_after_models <= outcome.models_trained_per_world <= 80
-    assert outcome.models_trained_per_world == 20 * len(outcome.models_after_batch)
-    assert outcome.refuted_after_models > outcome.models_trained_per_world - 20
+    # At most 20 between two looks, and fewer when the claim is about to fall.
+    batches = np.diff((0, *outcome.models_after_batch))
+    assert batches[0] == 20 == max(batches) and 4 <= batches[-1] < 20
+    assert outcome.refuted_after_models > outcome.models_trained_per_world - batches[-1]
     assert outcome.models_saved_per_world == 200 - outcome.models_trained_per_world
     assert sorted(trainer.trained) == [
         (world, index) for world in (0, 1) for index in range(outcome.models_trained_per_world)
@@ -161,8 +163,9 @@ def test_the_batches_decide_when_the_audit_looks_and_nothing_else():
     for size, report in by_batch.items():
         outcome = report.sequential
         trained = outcome.models_trained_per_world
-        assert trained == min(200, math.ceil(outcome.refuted_after_models / size) * size)
-        assert len(outcome.evidence[0].log_e_values) == math.ceil(trained / size)
+        late = min(200, math.ceil(outcome.refuted_after_models / size) * size)
+        assert outcome.refuted_after_models <= trained <= late
+        assert len(outcome.evidence[0].log_e_values) == len(outcome.models_after_batch)
     # Without a stop, every value is the same to the last bit.
     unstopped = [audit(GaussianTrainer(1.6), 80, batch_models=size).report for size in (7, 80)]
     first, second = (
@@ -279,7 +282,7 @@ def test_report_says_in_json_words_and_a_picture_how_the_audit_went(tmp_path):
     assert content["models_trained_per_world"] == trained
     assert content["models_saved_per_world"] == 200 - trained
     assert content["max_models_per_world"] == 200
-    assert content["batches"] == len(content["models_after_batch"]) == trained // 20
+    assert content["batches"] == len(content["models_after_batch"]) >= trained // 20
     assert set(content["log_e_values"]) == set(DIRECTIONS)
     assert all(len(path) == content["batches"] for path in content["log_e_values"].values())
     thresholds = content["log_e_value_thresholds"]

@@ -129,7 +129,7 @@ def test_messages_one_name_for_the_orders(capsys, tmp_path):
     for name in ("alpha", "alphas"):
         assert plan_audit.main(["plan_audit", f"--{name}=2,3", "--json"]) == 0
         alphas = [entry["alpha"] for entry in json.loads(capsys.readouterr().out)["refute"]]
-        assert alphas == [2.0, 3.0]
+        assert alphas == [None, 2.0, 3.0]
         for module in (audit_dpsgd, audit_shk):
             assert module.main(["x", f"--{name}=1", f"--output_dir={tmp_path / 'out'}"]) == 1
             assert "must be a finite number > 1, got 1.0" in capsys.readouterr().err

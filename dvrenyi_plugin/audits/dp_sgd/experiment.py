@@ -22,6 +22,7 @@ from dvrenyi_plugin.audits.dp_sgd.initial_weights import (
     read_weights_file,
 )
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
+from dvrenyi_plugin.audits.settings import CURVE_SHARE
 from dvrenyi_plugin.audits.training.models import ModelTrainer
 from dvrenyi_plugin.data.canaries import Canary, make_canary
 from dvrenyi_plugin.data.labelled import AuditSplit, Records, load_dataset, split_for_audit
@@ -40,8 +41,6 @@ _ENGINES = {
     "opacus": "OpacusDpSgdMechanism",
     "tf_privacy": "TfPrivacyDpSgdMechanism",
 }
-# Of the failure probability, beside 1 for D_alpha: the curve decides with fewer models.
-_CURVE_WEIGHT = 9.0
 # what the auditor sees -> what the mechanism is told to observe: the report needs the loss first
 _OBSERVED = {"loss": "loss", "logits": "loss_and_logits", "white_box": "white_box"}
 # what the reader of a report must know about each
@@ -262,8 +261,8 @@ def _claims(config: DpSgdExperimentConfig, seeds: ExperimentSeeds) -> tuple[Test
     # A curve that is tested alone, in no family, has no bound to lead the report with.
     curve_leads = config.claim().mu is not None
     return (
-        TestedClaim(testers["trade_off"], weight=_CURVE_WEIGHT, is_beside=not curve_leads),
-        TestedClaim(testers["sequential"], is_beside=curve_leads),
+        TestedClaim(testers["trade_off"], weight=CURVE_SHARE, is_beside=not curve_leads),
+        TestedClaim(testers["sequential"], weight=1.0 - CURVE_SHARE, is_beside=curve_leads),
     )
 
 

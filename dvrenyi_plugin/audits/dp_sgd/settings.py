@@ -4,6 +4,7 @@ can be made of them."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Annotated
 
 from dvrenyi_plugin._internal.limits import (
@@ -162,6 +163,39 @@ class DpSgdExperimentConfig(CheckedSettings):
             delta=self.delta,
             num_canaries=self.num_canaries,
         )
+
+
+def settings_of_claim(text: str) -> dict[str, float | int]:
+    """Returns the settings of `DpSgdExperimentConfig` that make a claim, by their names.
+
+    Args:
+      text: see `parse_claim`. Gaussian noise makes any but pure DP; what is claimed at one Rényi
+        order or as zCDP sets the noise of full batches, and the whole claim of that noise is
+        tested.
+
+    Raises:
+      ValueError: another text, or pure DP.
+    """
+    from dvrenyi_plugin import interfaces
+    from dvrenyi_plugin.privacy.claim_text import parse_claim
+
+    match interfaces.read_claim(parse_claim(text)):
+        case interfaces.GaussianDp(mu=mu):
+            return {"mu": mu}
+        case interfaces.ApproximateDp(epsilon=epsilon, delta=delta):
+            return {"epsilon": epsilon, "delta": delta}
+        case interfaces.RenyiDp(alpha=alpha, epsilon=epsilon):
+            return {"mu": math.sqrt(2.0 * epsilon / alpha), "alpha": alpha}
+        case interfaces.ZeroConcentratedDp(rho=rho):
+            return {"mu": math.sqrt(2.0 * rho)}
+        case interfaces.SubsampledGaussianDp() as poisson:
+            return {
+                "noise_multiplier": poisson.noise_multiplier,
+                "sample_rate": poisson.sample_rate,
+                "steps": poisson.num_steps,
+            }
+        case _:
+            raise ValueError(f"claim must be one that Gaussian noise can make, got {text!r}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,8 +57,8 @@ class TrainingAuditConfig(CheckedSettings):
       failure_probability: of the whole audit, both directions together, in (0, 1).
       sequential: train in batches and stop as soon as the claim is refuted; if not, all models are
         trained and looked at once.
-      batch_models: models per dataset that are trained between two looks of a sequential audit, >=
-        2.
+      batch_models: most models per dataset that are trained between two looks of a sequential
+        audit, >= 2.
       workers: processes that train, >= 1; 1 trains in this process. Results do not depend on it.
       discrete_outputs: models may give the very same observation, for example an accuracy. If not
         declared, models that repeat each other end the audit.

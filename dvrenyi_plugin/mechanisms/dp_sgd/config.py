@@ -172,6 +172,7 @@ def claimed_properties(
     `DpSgdConfig.claimed_privacy`.
     """
     claims: list[PrivacyProperty] = []
+    num_steps = check_int("num_steps", num_steps, at_least=0)
     sample_rate = check_real("sample_rate", sample_rate, above=0.0, at_most=1.0)
     if sample_rate == 1.0:
         claims.append(as_privacy_property(GaussianDp(dp_sgd_mu(num_steps, noise_multiplier))))

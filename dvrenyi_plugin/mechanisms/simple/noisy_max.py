@@ -207,7 +207,8 @@ def _log_line_integral(at_low: Array, at_high: Array, length: Array) -> Array:
     """
     top, fall = np.maximum(at_low, at_high), np.abs(at_high - at_low)
     mean = np.where(fall > 0.0, -np.expm1(-fall) / np.where(fall > 0.0, fall, 1.0), 1.0)
-    return np.asarray(top + np.log(length) + np.log(mean))
+    with np.errstate(divide="ignore"):  # no length, or a line that falls at once: nothing
+        return np.asarray(top + np.log(length) + np.log(mean))
 
 
 __all__ = ["NoisyMaxMechanism", "NoisyMaxMechanismConfig"]
