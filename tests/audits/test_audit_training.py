@@ -175,6 +175,22 @@ def test_all_numbers_of_a_vector_are_tested_and_the_clearest_is_shown() -> None:
     assert "number 1 of 2" in report.to_markdown()
 
 
+def test_vectors_of_changing_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="same number of values for every model, got"):
+        audit(observe=lambda model: [model] * (1 + (model > 0.0)))
+
+
+def test_an_observation_may_change_its_canary() -> None:
+    def observe(model: Any, canary: Any) -> float:
+        seen = float(model @ canary[0])
+        canary[0][:] = 0.0
+        return seen
+
+    data = examples.FEATURES, examples.LABELS
+    given = {"pair": None, "dataset": data, "canary": examples.CANARY, "num_models": 20}
+    assert audit(examples.numpy_faulty, observe, **given).samples[0].std() > 0.0
+
+
 def test_what_is_no_number_is_counted() -> None:
     report = audit(observe=lambda model: float("nan"), num_models=10).report
     assert any("20 of 20 models gave an observation" in note for note in report.notes)

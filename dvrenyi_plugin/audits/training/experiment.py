@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dvrenyi_plugin._internal.user_code import own_copy
 from dvrenyi_plugin._internal.validation import check_callable
 from dvrenyi_plugin.audits.directions import BoundTester
 from dvrenyi_plugin.audits.training.settings import TrainingAuditConfig
@@ -79,7 +80,7 @@ class _ObserveCanary:
     canary: Any
 
     def __call__(self, model: Any) -> Any:
-        return self.observe(model, self.canary)
+        return self.observe(model, own_copy(self.canary))
 
 
 def build_training_experiment(

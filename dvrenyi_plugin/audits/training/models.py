@@ -195,6 +195,7 @@ def _train_missing(
         for task, result in results:
             world, numbers = tasks[task]
             trained = user_numbers("mechanism", result, (len(numbers), "k"), finite=False)
+            _check_width(trained, rows)
             if store is not None:
                 store.add(world, numbers, trained)
             rows[world].update(zip(numbers, trained, strict=True))
@@ -204,6 +205,15 @@ def _train_missing(
                 next_look[world] = 2 * len(rows[world])
                 seen = np.stack(list(rows[world].values()))[:, : config.num_observed_columns]
                 _check_world(mechanism, world, finite_observations(seen))
+
+
+def _check_width(trained: NDArray[np.float64], rows: Sequence[_Rows]) -> None:
+    before = next((len(row) for world in rows for row in world.values()), trained.shape[1])
+    if trained.shape[1] != before:
+        raise ValueError(
+            "observations must have the same number of values for every model, got"
+            f" {before} and {trained.shape[1]}"
+        )
 
 
 def _tasks(
