@@ -82,6 +82,7 @@ def claims() -> Examples:
         lambda d: i.GaussianDp(d.choose(0.5, 1.0)),
         lambda d: i.ZeroConcentratedDp(d.choose(0.1, 1.0)),
         lambda d: i.ApproximateDp(d.choose(0.5, 2.0), d.choose(1e-5, 0.1)),
+        lambda d: i.BoundedRangeDp(d.choose(0.2, 3.0)),
         lambda d: i.SubsampledGaussianDp(d.choose(0.5, 2.0), d.choose(0.1, 1.0), d.choose(1, 30)),
         lambda d: i.RenyiDp(1.0 + 10.0 ** d.rng.uniform(-9, 6), 10.0 ** d.rng.uniform(-300, 300)),
     ]

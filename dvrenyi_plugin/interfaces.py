@@ -19,6 +19,7 @@ from dvrenyi_plugin._internal.validation import (
 )
 from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
+    BoundedRangeDp,
     Claim,
     GaussianDp,
     PrivacyProperty,
@@ -111,6 +112,7 @@ def check_num_samples(num_samples: Any) -> int:
 
 __all__ = [
     "ApproximateDp",
+    "BoundedRangeDp",
     "Claim",
     "DatasetGenerator",
     "GaussianDp",

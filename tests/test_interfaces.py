@@ -9,6 +9,7 @@ import pytest
 from dvrenyi_plugin import interfaces
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
+    BoundedRangeDp,
     GaussianDp,
     PrivacyProperty,
     PureDp,
@@ -24,6 +25,7 @@ from dvrenyi_plugin.interfaces import (
     read_training_config,
     renyi_threshold,
 )
+from dvrenyi_plugin.privacy.bounded_range import renyi_of_range
 from dvrenyi_plugin.privacy.divergences import renyi_pure_dp
 from dvrenyi_plugin.testers.base import BoundResult
 from dvrenyi_plugin.testers.threshold_attack_tester import (
@@ -73,6 +75,7 @@ OURS = [
     GaussianDp(1.0),
     ZeroConcentratedDp(0.5),
     SubsampledGaussianDp(2.0, 0.1, 100),
+    BoundedRangeDp(0.7),
 ]
 FOREIGN = [
     (ForeignPrivacyProperty(pure_dp=ForeignPureDp(0.5)), PureDp(0.5)),
@@ -159,7 +162,7 @@ class TestClaims:
             setattr(claim, dataclasses.fields(claim)[0].name, 3.0)
 
     def test_levels(self):
-        assert [claim_level(claim) for claim in OURS] == [0.5, 0.5, 1.0, 1.0, 0.5, 0.5]
+        assert [claim_level(claim) for claim in OURS] == [0.5, 0.5, 1.0, 1.0, 0.5, 0.5, 0.7]
 
 
 class TestRenyiThreshold:
@@ -168,6 +171,7 @@ class TestRenyiThreshold:
         assert renyi_threshold(PureDp(0.1), 2.0) == pytest.approx(0.0099586, rel=1e-5)
         assert renyi_threshold(GaussianDp(1.5), 2.0) == pytest.approx(2.25)
         assert renyi_threshold(ZeroConcentratedDp(0.3), 4.0) == pytest.approx(1.2)
+        assert renyi_threshold(BoundedRangeDp(1.0), 2.0) == renyi_of_range(2.0, 1.0)
         # At order 2, one step allows log(1 + rate^2 (exp(1 / noise^2) - 1)) (Mironov et al. 2019).
         step = math.log1p(0.01 * math.expm1(0.25))
         subsampled = SubsampledGaussianDp(2.0, 0.1, 100)

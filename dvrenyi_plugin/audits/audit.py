@@ -38,7 +38,7 @@ from dvrenyi_plugin.reports.sequential_outcome import (
 )
 
 # Models per dataset between two looks, where a claim is about to fall.
-_SMALLEST_BATCH = 4
+_SMALLEST_BATCH = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _until_refuted(
             progress.set_postfix_str(f"log e-value {log_e_value:.2f} of {threshold:.2f}")
             # Half of what it seems to take: looking late trains models in vain, looking is cheap.
             expected = min(evidence.pairs_to_refute() / 2.0, config.batch_models)
-            batch = max(math.ceil(expected), min(_SMALLEST_BATCH, config.batch_models))
+            batch = max(math.ceil(expected), _SMALLEST_BATCH)
             if evidence.refuted_after is not None:
                 stopped = REFUTED
             elif numbers.stop == num_samples:

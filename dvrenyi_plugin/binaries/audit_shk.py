@@ -27,7 +27,7 @@ from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, sett
 from dvrenyi_plugin.testers.registry import make
 
 _NAME = "audit_shk"
-_TESTERS = ("sequential", "dv", "threshold")
+_TESTERS = ("auto", "sequential", "dv", "threshold")
 
 
 def define_flags() -> flags.FlagValues:
@@ -36,7 +36,12 @@ def define_flags() -> flags.FlagValues:
     program.settings(ShkExperimentConfig)
     program.alias("alpha", "alphas")
     program.settings(ShkAuditConfig)
-    program.text("tester", "sequential", f"what certifies: {', '.join(_TESTERS)}")
+    program.text(
+        "tester",
+        "auto",
+        f"what certifies: {', '.join(_TESTERS)}; auto: sequential, with one tenth of the failure"
+        " probability, beside the certificate's whole trade-off curve",
+    )
     program.text("output_dir", None, "folder for the report; required")
     program.switch("overwrite", False, OVERWRITE_MEANING)
     program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
@@ -70,9 +75,16 @@ def _audit(values: flags.FlagValues) -> Outcome:
         experiment = build_shk_experiment(settings)
         result = audit_grid_mechanism(
             experiment.mechanism,
-            functools.partial(make, tester, seed=experiment.tester_seed),
+            functools.partial(
+                make, "sequential" if tester == "auto" else tester, seed=experiment.tester_seed
+            ),
             experiment.pair,
             config,
+            make_curve_tester=(
+                functools.partial(make, "trade_off", seed=experiment.tester_seed)
+                if tester == "auto"
+                else None
+            ),
             settings=experiment.settings | {"tester": tester},
         )
         write_shk_report_files(result, experiment.mechanism, experiment.pair, staging)

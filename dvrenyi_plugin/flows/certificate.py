@@ -33,6 +33,12 @@ from dvrenyi_plugin.privacy.bounded_range import (
     renyi_of_range,
 )
 from dvrenyi_plugin.privacy.divergences import renyi_pure_dp
+from dvrenyi_plugin.privacy.trade_off import (
+    ApproximateDpCurve,
+    BoundedRangeCurve,
+    MinimumCurve,
+    TradeOffCurve,
+)
 
 _ROUNDING = 1e-12
 
@@ -149,6 +155,20 @@ class Certificate:
                 ),
             ]
         )
+
+    def trade_off(self) -> TradeOffCurve:
+        """Returns the most power that the certificate allows any test of the two laws, in both
+        orders of them.
+
+        By bounded range the odds of an event differ by a factor of at most e^width: power a / (a +
+        (1 - a) e^-width) at level a. Where pure DP is known with less, the smaller of both.
+
+        Raises:
+          ValueError: a width above 600.
+        """
+        curve = BoundedRangeCurve(self.width)
+        pure = self.pure_dp().value
+        return curve if pure >= self.width else MinimumCurve([curve, ApproximateDpCurve(pure)])
 
     def zcdp(self) -> CertifiedValue:
         """Returns rho such that D_alpha <= alpha rho for all alpha > 1."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dvrenyi_plugin._internal.validation import check_order, check_real
 from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
+    BoundedRangeDp,
     Claim,
     GaussianDp,
     PureDp,
@@ -23,6 +24,7 @@ from dvrenyi_plugin.privacy.trade_off import TradeOffCurve, check_curve
 from dvrenyi_plugin.privacy.trade_off_claims import renyi_curve, trade_off_curve
 from dvrenyi_plugin.privacy.trade_off_families import (
     ApproximateDpFamily,
+    BoundedRangeFamily,
     GaussianFamily,
     TradeOffFamily,
 )
@@ -132,6 +134,8 @@ def family_of(claim: Claim, direction: str = "both") -> TradeOffFamily:
             return ApproximateDpFamily(delta)
         case RenyiDp(alpha=alpha):
             return RenyiFamily(alpha)
+        case BoundedRangeDp():
+            return BoundedRangeFamily()
         case ZeroConcentratedDp(rho=rho):
             level = max(rho * _HAIR, 1e-9)
             return SingleCurveFamily(

@@ -1,4 +1,4 @@
-"""Privacy properties: what can be claimed, DP-Auditorium's and three more.
+"""Privacy properties: what can be claimed, DP-Auditorium's and four more.
 
 A property of the real DP-Auditorium is accepted wherever one of these is: it is read by the names
 of its fields (`read_claim`), not by its class.
@@ -20,6 +20,7 @@ from dvrenyi_plugin._internal.limits import (
     Real,
 )
 from dvrenyi_plugin._internal.validation import check_order
+from dvrenyi_plugin.privacy.bounded_range import renyi_of_range
 from dvrenyi_plugin.privacy.divergences import renyi_gaussian_dp, renyi_pure_dp
 
 
@@ -99,6 +100,18 @@ class SubsampledGaussianDp(CheckedSettings):
 
 
 @dataclasses.dataclass(frozen=True)
+class BoundedRangeDp(CheckedSettings):
+    """Bounded range (Durfee and Rogers 2019): the log ratio of the two laws varies by at most
+    `width`. The exponential mechanism has it, and the flows that sample it.
+
+    Attributes:
+      width: finite, >= 0.
+    """
+
+    width: NotNegative
+
+
+@dataclasses.dataclass(frozen=True)
 class PrivacyProperty:
     """Holds exactly one property. The first three fields are DP-Auditorium's.
 
@@ -109,6 +122,7 @@ class PrivacyProperty:
       gaussian_dp: mu-Gaussian DP.
       zero_concentrated_dp: rho-zCDP.
       subsampled_gaussian_dp: DP-SGD with Poisson batches.
+      bounded_range_dp: bounded range of the log ratio.
     """
 
     pure_dp: PureDp | None = None
@@ -117,6 +131,7 @@ class PrivacyProperty:
     gaussian_dp: GaussianDp | None = None
     zero_concentrated_dp: ZeroConcentratedDp | None = None
     subsampled_gaussian_dp: SubsampledGaussianDp | None = None
+    bounded_range_dp: BoundedRangeDp | None = None
 
     def __post_init__(self) -> None:
         given = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) is not None]
@@ -130,7 +145,15 @@ class PrivacyProperty:
 _PROPERTY_FIELDS = tuple(field.name for field in dataclasses.fields(PrivacyProperty))
 
 
-Claim = PureDp | RenyiDp | ApproximateDp | GaussianDp | ZeroConcentratedDp | SubsampledGaussianDp
+Claim = (
+    PureDp
+    | RenyiDp
+    | ApproximateDp
+    | GaussianDp
+    | ZeroConcentratedDp
+    | SubsampledGaussianDp
+    | BoundedRangeDp
+)
 
 
 def read_claim(privacy_property: Any) -> Claim:
@@ -158,6 +181,7 @@ def read_claim(privacy_property: Any) -> Claim:
         "gaussian_dp": GaussianDp,
         "zero_concentrated_dp": ZeroConcentratedDp,
         "subsampled_gaussian_dp": SubsampledGaussianDp,
+        "bounded_range_dp": BoundedRangeDp,
     }[name]
     fields = [field.name for field in dataclasses.fields(claim_class)]
     try:
@@ -204,6 +228,8 @@ def _largest_divergence(claim: Claim, alpha: float) -> float:
             return renyi_gaussian_dp(alpha, claim.mu)
         case ZeroConcentratedDp():
             return alpha * claim.rho
+        case BoundedRangeDp():
+            return renyi_of_range(alpha, claim.width)
         case SubsampledGaussianDp():
             # The accounting needs scipy's optimizers, which take a while to load.
             from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi
@@ -224,12 +250,12 @@ def default_order(claim: Claim) -> float:
 
 def claim_level(claim: Claim) -> float:
     """Returns the claim's own number, which grows with what is allowed: epsilon of Rényi, pure and
-    (epsilon, delta)-DP, mu, rho, or 1 / noise multiplier.
+    (epsilon, delta)-DP, mu, rho, 1 / noise multiplier, or the width.
     """
     match claim:
         case RenyiDp(epsilon=level) | PureDp(epsilon=level) | ApproximateDp(epsilon=level):
             return float(level)
-        case GaussianDp(mu=level) | ZeroConcentratedDp(rho=level):
+        case GaussianDp(mu=level) | ZeroConcentratedDp(rho=level) | BoundedRangeDp(width=level):
             return float(level)
         case SubsampledGaussianDp(noise_multiplier=noise):
             return 1.0 / noise
@@ -250,3 +276,5 @@ def as_privacy_property(claim: Claim) -> PrivacyProperty:
             return PrivacyProperty(zero_concentrated_dp=claim)
         case SubsampledGaussianDp():
             return PrivacyProperty(subsampled_gaussian_dp=claim)
+        case BoundedRangeDp():
+            return PrivacyProperty(bounded_range_dp=claim)

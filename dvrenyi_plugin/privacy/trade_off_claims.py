@@ -25,6 +25,7 @@ from dvrenyi_plugin._internal.validation import (
 )
 from dvrenyi_plugin.privacy.properties import (
     ApproximateDp,
+    BoundedRangeDp,
     Claim,
     GaussianDp,
     PureDp,
@@ -34,6 +35,7 @@ from dvrenyi_plugin.privacy.properties import (
 )
 from dvrenyi_plugin.privacy.trade_off import (
     ApproximateDpCurve,
+    BoundedRangeCurve,
     GaussianCurve,
     MinimumCurve,
     PointsCurve,
@@ -83,6 +85,8 @@ def trade_off_curve(claim: Claim, direction: str = "both") -> TradeOffCurve:
             return MinimumCurve(
                 [renyi_curve(float(alpha), float(alpha) * rho) for alpha in _ZCDP_ORDERS]
             )
+        case BoundedRangeDp(width=width):
+            return BoundedRangeCurve(width)
         case SubsampledGaussianDp(noise_multiplier=noise, sample_rate=rate, num_steps=steps):
             return dp_sgd_curve(steps, noise, rate, direction)
 

@@ -53,6 +53,8 @@ class TestedLevel:
         source = "" if self.mu is None else f" (mu {self.mu:g} Gaussian DP)"
         if self.parameter == "mu":
             return f"mu {self.epsilon:.4g} (Gaussian DP, its whole trade-off curve)"
+        if self.parameter == "width":
+            return f"width {self.epsilon:.4g} (bounded range, its whole trade-off curve)"
         if self.parameter == _NOISE:
             noise = 1.0 / self.epsilon
             return f"noise multiplier {noise:.4g} (the accountant's whole trade-off curve)"

@@ -25,6 +25,7 @@ from dvrenyi_plugin.bounds.event_probabilities import EventBounds, gaussian_dp_m
 from dvrenyi_plugin.critics.sample_split import split_samples
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
+    BoundedRangeDp,
     PureDp,
     RenyiDp,
     SubsampledGaussianDp,
@@ -73,7 +74,7 @@ class GdpBaselineTesterConfig(CheckedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if isinstance(claim, PureDp | SubsampledGaussianDp):
+        if isinstance(claim, PureDp | SubsampledGaussianDp | BoundedRangeDp):
             raise ValueError(
                 "privacy_property must be renyi_dp, approximate_dp, gaussian_dp or"
                 f" zero_concentrated_dp, got {claim}, whose trade-off is not Gaussian"

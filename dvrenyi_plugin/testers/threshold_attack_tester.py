@@ -27,6 +27,7 @@ from dvrenyi_plugin.bounds.event_probabilities import (
 from dvrenyi_plugin.critics.sample_split import part_size, split_samples
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
+    BoundedRangeDp,
     GaussianDp,
     PureDp,
     RenyiDp,
@@ -68,10 +69,10 @@ class ThresholdAttackTesterConfig(CheckedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if isinstance(claim, SubsampledGaussianDp):
+        if isinstance(claim, SubsampledGaussianDp | BoundedRangeDp):
             raise ValueError(
-                "privacy_property must be a claim that one event has a bound for (any but"
-                f" subsampled_gaussian_dp), got {claim}"
+                "privacy_property must be a claim that this attack bounds (any but"
+                f" subsampled_gaussian_dp and bounded_range_dp), got {claim}"
             )
         if not self.orders:
             raise ValueError("orders must hold at least one order > 1, got none")

@@ -50,11 +50,11 @@ class TradeOffPropertyTester(EProcessTester[TradeOffEProcess]):
 
     The bound is a number of the claim's own kind: mu for Gaussian DP, epsilon for pure DP and for
     (epsilon, delta)-DP at the claimed delta, epsilon at the claimed order for Rényi DP, rho for
-    zCDP, 1 / noise multiplier for subsampled Gaussian DP. It is the least of such claims that the
-    samples do not refute, judged by events alone. So for Rényi DP and zCDP it may stay below what
-    `SequentialRenyiPropertyTester` certifies, since events see only a part of a divergence; for
-    zCDP and subsampled Gaussian DP it is either 0 or a hair above the claim, for want of a family
-    that is fast enough.
+    zCDP, 1 / noise multiplier for subsampled Gaussian DP, the width for bounded range. It is the
+    least of such claims that the samples do not refute, judged by events alone. So for Rényi DP and
+    zCDP it may stay below what `SequentialRenyiPropertyTester` certifies, since events see only a
+    part of a divergence; for zCDP and subsampled Gaussian DP it is either 0 or a hair above the
+    claim, for want of a family that is fast enough.
 
     Every one of these claims speaks of both orders of two neighbouring datasets: its curve is
     symmetric, or is the other order's inverse. One order of the samples tests it, with the whole

@@ -96,6 +96,22 @@ class TestHonestSampler:
         assert "whole audit" not in markdown and "drawing and testing / s" in markdown
         assert "nan" not in markdown.lower().replace("dominant", "")
 
+    def test_by_default_the_certificates_curve_is_tested_beside_the_orders(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shares = {}
+        for name, flags in (("shk", ()), ("shk_wrong_temperature", ("--fail_on_violation",))):
+            out = f"--output_dir={tmp_path / name}"
+            status = main(["x", out, "--num_samples=2000", f"--mechanism={name}", *flags])
+            report = json.loads((tmp_path / name / "report.json").read_text())
+            _, curve = report["claims"]
+            assert curve["parameter"] == "width" and report["claim"]["alpha"] == 2.0
+            assert curve["refuted"] == report["refuted"] == (status == 2)
+            assert curve["lower_bound"] <= max(curve["exact_divergences"])
+            shares[name] = [entry["failure_probability"] for entry in report["directions"]]
+        assert shares["shk"] == pytest.approx([0.0025, 0.0025, 0.045])
+        assert "certified width" in capsys.readouterr().out
+
     def test_same_seed_same_numbers(self) -> None:
         reports = [
             audit_of(ShkExperimentConfig(run_time=1.0, cells=48, seed=seed), 500)

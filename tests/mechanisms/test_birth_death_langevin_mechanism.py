@@ -129,8 +129,9 @@ def test_the_claim_is_the_mean_field_width_and_says_what_it_is():
     mechanism = BirthDeathLangevinMechanism(make_config(alphas=(3.0, 1.5)))
     width = 2.0 * 1.0 + 2.0 * math.exp(-3.0) * 2.0 * 2.0
     assert mechanism.mean_field_certificate.width == pytest.approx(width, rel=1e-9)
-    pure, concentrated, renyi, low_order = mechanism.claimed_privacy
+    pure, concentrated, ranged, renyi, low_order = mechanism.claimed_privacy
     assert pure.pure_dp.epsilon == pytest.approx(width)
+    assert ranged.bounded_range_dp.width == pytest.approx(width)
     assert concentrated.zero_concentrated_dp.rho == pytest.approx(width**2 / 8.0)
     assert renyi.renyi_dp.alpha == 3.0
     assert low_order.renyi_dp.alpha == 1.5

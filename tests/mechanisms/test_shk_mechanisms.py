@@ -192,6 +192,8 @@ class TestHonestMechanisms:
                             for alpha in (1.1, 3.0, 50.0):
                                 exact = mechanism.exact_renyi_divergence(first, second, alpha)
                                 assert exact <= alpha * claim.rho  # type: ignore[union-attr]
+                        case "BoundedRangeDp":
+                            assert np.ptp(p - q) <= claim.width  # type: ignore[union-attr]
                         case _:
                             alpha = claim.alpha  # type: ignore[union-attr]
                             exact = mechanism.exact_renyi_divergence(first, second, alpha)
@@ -253,6 +255,22 @@ class TestHonestMechanisms:
         assert epsilon - 1e-9 < reached <= epsilon
         with pytest.raises(ValueError, match="epsilon must be a finite number > 1"):
             mechanism.time_for_epsilon(1.0)
+
+    @pytest.mark.parametrize("run_time", [0.5, 2.0, 6.0])
+    def test_no_event_has_more_power_than_the_certificate_allows(self, run_time: float) -> None:
+        """The most powerful events of two laws are those of their log ratio."""
+        mechanism = shk(run_time=run_time)
+        curve = mechanism.certificate.trade_off()
+        laws = [mechanism.grid_law(dataset) for dataset in balanced_circle_pair(20)]
+        for first, second in (laws, laws[::-1]):
+            order = np.argsort(second - first)
+            power, level = (np.cumsum(np.exp(law[order])) for law in (first, second))
+            assert np.all(power <= curve.power(np.minimum(level, 1.0)) + 1e-12)
+        width = mechanism.certificate.width
+        assert curve.epsilon(0.01) < width
+        assert mechanism.certificate.approximate_dp(0.5 * width).value == pytest.approx(
+            curve.delta(0.5 * width), rel=1e-6
+        )
 
     def test_g8_the_law_may_leak_less_than_the_floor_of_its_claims(self) -> None:
         """The floor of `time_for_epsilon` is that of the claim: early in a run, from a common

@@ -8,6 +8,7 @@ import pytest
 
 from dvrenyi_plugin.interfaces import (
     ApproximateDp,
+    BoundedRangeDp,
     GaussianDp,
     PureDp,
     RenyiDp,
@@ -26,6 +27,7 @@ CLAIMS = (
     RenyiDp(2.0, 1.0),
     ZeroConcentratedDp(0.5),
     SubsampledGaussianDp(0.8, 0.5, 1),
+    BoundedRangeDp(2.5),
 )
 
 
@@ -48,7 +50,7 @@ def test_false_claims_are_refuted_and_true_ones_kept(claim):
     assert not kept.refuted and not tester.reject_property(kept.lower_bound)
     assert broken.claimed_limit == claim_level(claim)
     assert broken.details["log_e_value_of_claim"] >= math.log(20.0)
-    parameters = ("mu", "epsilon", "rho", "1 / noise multiplier")
+    parameters = ("mu", "epsilon", "rho", "1 / noise multiplier", "width")
     assert broken.details["family"] and broken.details["parameter"] in parameters
     assert broken.details["one_order_tests_both"] and broken.alpha is None
 

@@ -19,7 +19,9 @@ from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_a
 from dvrenyi_plugin.audits.directions import DATASETS, Samples
 from dvrenyi_plugin.audits.samplers.sections import Utility, certificate_section, utility_section
 from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig
+from dvrenyi_plugin.audits.settings import CURVE_SHARE
 from dvrenyi_plugin.interfaces import (
+    BoundedRangeDp,
     NeighboringDatasets,
     PrivacyProperty,
     RenyiDp,
@@ -40,12 +42,13 @@ def audit_grid_mechanism(
     pair: NeighboringDatasets[Any],
     config: ShkAuditConfig,
     *,
+    make_curve_tester: TesterFactory | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> AuditResult:
     """Returns the audit of a sampler's own certificate on one pair of neighbouring datasets.
 
-    The failure probability is divided evenly over orders and directions: all lower bounds of the
-    report hold together with probability at least 1 - `config.failure_probability` (union bound).
+    The failure probability is divided over claims and directions: all lower bounds of the report
+    hold together with probability at least 1 - `config.failure_probability` (union bound).
 
     Args:
       mechanism: the sampler; `certificate` is what it claims.
@@ -53,17 +56,24 @@ def audit_grid_mechanism(
         failure_probability)`.
       pair: two neighbouring datasets.
       config: see `ShkAuditConfig`.
+      make_curve_tester: from the certificate's bounded range to a tester of its trade-off curve,
+        which then gets nine tenths of the failure probability and stands beside the orders; None
+        tests the orders alone.
       settings: recorded in the report.
     """
 
     def draw(numbers: range) -> Samples:
         return mechanism(pair[0], len(numbers)), mechanism(pair[1], len(numbers))
 
+    claims = [_claim_at(alpha, mechanism, make_tester, pair) for alpha in config.alphas]
+    if make_curve_tester is not None:
+        weight = CURVE_SHARE / (1.0 - CURVE_SHARE) * len(claims)
+        claims.append(_curve_claim(mechanism, make_curve_tester, pair, weight))
     subject = Subject(
         title="Privacy audit of a sampler",
         draw=draw,
         directions=DATASETS,
-        claims=tuple(_claim_at(alpha, mechanism, make_tester, pair) for alpha in config.alphas),
+        claims=tuple(claims),
         unit="releases",
         work="drawing",
         describe=lambda samples: (
@@ -90,6 +100,22 @@ def _claim_at(
             mechanism.exact_renyi_divergence(*pair, alpha),
             mechanism.exact_renyi_divergence(*pair[::-1], alpha),
         ),
+    )
+
+
+def _curve_claim(
+    mechanism: GridMechanism,
+    make_tester: TesterFactory,
+    pair: NeighboringDatasets[Any],
+    weight: float,
+) -> TestedClaim:
+    exact = float(np.ptp(mechanism.grid_law(pair[0]) - mechanism.grid_law(pair[1])))
+    return TestedClaim(
+        tester=make_tester(as_privacy_property(BoundedRangeDp(mechanism.certificate.width))),
+        source="bounded range",
+        exact_divergences=(exact, exact),
+        weight=weight,
+        is_beside=True,
     )
 
 

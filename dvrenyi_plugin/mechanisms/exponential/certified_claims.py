@@ -7,6 +7,7 @@ from typing import Any
 from dvrenyi_plugin._internal.validation import check_order
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.interfaces import (
+    BoundedRangeDp,
     PrivacyProperty,
     PureDp,
     RenyiDp,
@@ -28,10 +29,11 @@ def check_alphas(alphas: Any) -> None:
 
 
 def claims_of(certificate: Certificate, alphas: tuple[float, ...]) -> list[PrivacyProperty]:
-    """Returns pure DP, zCDP and Rényi DP at every order of `alphas`."""
+    """Returns pure DP, zCDP, bounded range and Rényi DP at every order of `alphas`."""
     return [
         as_privacy_property(PureDp(certificate.pure_dp().value)),
         as_privacy_property(ZeroConcentratedDp(certificate.zcdp().value)),
+        as_privacy_property(BoundedRangeDp(certificate.width)),
         *(
             as_privacy_property(RenyiDp(alpha, certificate.renyi_dp(alpha).value))
             for alpha in alphas
