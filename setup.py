@@ -45,6 +45,7 @@ setuptools.setup(
         "matplotlib>=3.7",
         "numpy>=1.26",
         "opacus>=1.5",
+        "pyyaml>=6.0",
         "scipy>=1.11",
         "torch>=2.3",
         "tqdm>=4.65",
@@ -56,7 +57,10 @@ setuptools.setup(
         "distributed": ["dask[distributed]>=2024.1", "ray>=2.9"],
         "dev": [
             "hypothesis>=6.90",
+            "ipykernel>=6.29",
             "mypy>=1.8",
+            "nbclient>=0.10",
+            "nbformat>=5.10",
             "pytest>=8.0",
             "pytest-timeout>=2.2",
             "pytest-xdist>=3.5",
@@ -67,6 +71,7 @@ setuptools.setup(
     entry_points={
         "console_scripts": [
             "dvrenyi-audit-dpsgd = dvrenyi_plugin.binaries.audit_dpsgd:run",
+            "dvrenyi-audit-training = dvrenyi_plugin.binaries.audit_training:run",
             "dvrenyi-compare-testers = dvrenyi_plugin.binaries.compare_testers:run",
             "dvrenyi-audit-shk = dvrenyi_plugin.binaries.audit_shk:run",
             "dvrenyi-plan-audit = dvrenyi_plugin.binaries.plan_audit:run",

@@ -17,9 +17,9 @@ import time
 from quick import parse_arguments
 
 from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.sections import Separation
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig, ModelTrainingConfig
-from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+from dvrenyi_plugin.audits.training.models import train_both_worlds
+from dvrenyi_plugin.audits.training.sections import Separation
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dvrenyi_plugin.audits.dp_sgd.experiment import DpSgdExperiment, build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.sections import Separation
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
+from dvrenyi_plugin.audits.training.sections import Separation
 
 # name here -> (engine, changes of its config)
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -28,8 +28,8 @@ from quick import parse_arguments, scratch_file
 from dvrenyi_plugin.audits.dp_sgd.audit import audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainer
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.audits.training.models import ModelTrainer
 
 COLUMNS = (
     "noise_scale",

@@ -248,7 +248,7 @@ class DpSgdLosses:
 def _train(models: int) -> Mapping[str, Array]:
     from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
     from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig, ModelTrainingConfig
-    from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+    from dvrenyi_plugin.audits.training.models import train_both_worlds
 
     losses = {}
     for leak in LEAKS:

@@ -13,4 +13,7 @@ from . import (
     testers as testers,
 )
 
+from .audits.training.audit import audit_training as audit_training
+from .data.canary_search import suggest_canaries as suggest_canaries
+
 __version__: str

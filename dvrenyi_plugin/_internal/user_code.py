@@ -40,6 +40,11 @@ def call_user_code(
     try:
         with np.errstate():  # what the function sets of numpy's error handling ends with it
             return function(*given)
+    except SystemExit as error:
+        # The user's function has no say in when this program ends, or with which status.
+        ended = RuntimeError(f"sys.exit({error.code!r}) was called")
+        _add_note(ended, f"raised by {name}")
+        raise ended from error
     except Exception as error:
         _add_note(error, f"raised by {name}")
         raise

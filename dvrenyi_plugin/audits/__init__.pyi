@@ -15,22 +15,14 @@ from .dp_sgd.experiment import (
     DpSgdExperiment as DpSgdExperiment,
     build_dp_sgd_experiment as build_dp_sgd_experiment,
 )
-from .dp_sgd.files import write_report_files as write_report_files
 from .dp_sgd.initial_weights import (
     PretrainingConfig as PretrainingConfig,
     pretrain_weights as pretrain_weights,
     read_weights_file as read_weights_file,
 )
-from .dp_sgd.plots import plot_losses as plot_losses
 from .dp_sgd.settings import (
     DpSgdAuditConfig as DpSgdAuditConfig,
     DpSgdExperimentConfig as DpSgdExperimentConfig,
-    ModelTrainingConfig as ModelTrainingConfig,
-)
-from .dp_sgd.training import (
-    ModelTrainer as ModelTrainer,
-    Observations as Observations,
-    train_both_worlds as train_both_worlds,
 )
 from .planner import (
     RefutationPlan as RefutationPlan,
@@ -57,6 +49,18 @@ from .samplers.settings import (
 from .settings import (
     AuditPlanConfig as AuditPlanConfig,
     SequentialAuditConfig as SequentialAuditConfig,
+)
+from .training.audit import audit_training as audit_training
+from .training.files import write_report_files as write_report_files
+from .training.models import (
+    ModelTrainer as ModelTrainer,
+    Observations as Observations,
+    train_both_worlds as train_both_worlds,
+)
+from .training.plots import plot_losses as plot_losses
+from .training.settings import (
+    ModelTrainingConfig as ModelTrainingConfig,
+    TrainingAuditConfig as TrainingAuditConfig,
 )
 from ..reports.model import AuditReport as AuditReport
 from ..reports.plots import (

@@ -110,6 +110,15 @@ class AuditResult:
     report: AuditReport
     samples: Samples
 
+    def __repr__(self) -> str:
+        return f"AuditResult({self.report!r})"
+
+    def __str__(self) -> str:
+        return self.report.summary()
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
 
 def run_audit(
     subject: Subject,

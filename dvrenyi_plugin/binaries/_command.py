@@ -18,13 +18,14 @@ from absl import flags
 
 from dvrenyi_plugin import __version__
 from dvrenyi_plugin._internal.text import escape
+from dvrenyi_plugin.binaries._config_file import apply_config
 from dvrenyi_plugin.binaries._output_directory import REPORT_PARTS, staged_output
 
 EXIT_OK, EXIT_ERROR, EXIT_REFUTED, EXIT_INTERRUPTED = 0, 1, 2, 130
 # Flags that say where and how something is computed and shown, and not what.
 _NOT_SETTINGS = (
     *("help", "version", "quiet", "json", "output_dir", "overwrite", "fail_on_violation"),
-    *("num_workers", "backend", "scheduler", "store", "resume"),
+    *("num_workers", "workers", "backend", "scheduler", "store", "resume", "config"),
 )
 _PLACEHOLDERS = {"float": "NUMBER", "int": "INTEGER", "string": "TEXT"}
 # What absl appends to the meaning of a flag that may be given several times.
@@ -64,6 +65,8 @@ def run_command(
     flag_values: flags.FlagValues,
     body: Callable[[flags.FlagValues], Outcome],
     argv: Sequence[str],
+    *,
+    positional: str | None = None,
 ) -> int:
     """Returns a program's exit status: the body's, 0 after --help and --version, 1 after an error
     in what was asked.
@@ -79,18 +82,21 @@ def run_command(
       flag_values: the program's own flags; absl's global ones are left alone.
       body: does the work with the parsed flags.
       argv: program name and arguments.
+      positional: the flag whose value may be given without its name.
     """
     _define_common_flags(flag_values)
     try:
-        positional = flag_values(list(argv))[1:]
+        words = _parse(flag_values, argv, positional)
         if flag_values["help"].value:
             print("\n".join([description.rstrip("\n"), "", *_help_lines(flag_values)]))
             return EXIT_OK
         if flag_values["version"].value:
             print(f"{name} {__version__}")
             return EXIT_OK
-        if positional:
-            raise flags.Error(f"only flags are taken, got {' '.join(positional)!r}")
+        if words:
+            raise flags.Error(f"only flags are taken, got {' '.join(words)!r}")
+        if flag_values["config"].value is not None:
+            apply_config(flag_values["config"].value, flag_values)
         with contextlib.redirect_stdout(sys.stderr), _signals_as_interrupts():
             outcome = body(flag_values)
         if flag_values["json"].value:
@@ -113,6 +119,14 @@ def run_command(
         message = f"{ended}, no report was written{'; ' if kept else ''}{kept}"
         print(f"{name}: {message}", file=sys.stderr)
         return status
+
+
+def _parse(flag_values: flags.FlagValues, argv: Sequence[str], positional: str | None) -> list[str]:
+    """Returns the words that are no flags, but for one that is the value of a flag."""
+    words: list[str] = flag_values(list(argv))[1:]
+    if positional is not None and len(words) == 1 and not flag_values[positional].present:
+        flag_values[positional].parse(words.pop())
+    return words
 
 
 def staged_report(
@@ -218,6 +232,12 @@ def _define_common_flags(flag_values: flags.FlagValues) -> None:
         ("json", None, "print the result as one JSON document in place of the summary"),
     ):
         flags.DEFINE_bool(name, False, meaning, short_name=short_name, flag_values=flag_values)
+    flags.DEFINE_string(
+        "config",
+        None,
+        "YAML file of flags, a line 'name: value' each; what the command line says comes first",
+        flag_values=flag_values,
+    )
 
 
 def _help_lines(flag_values: flags.FlagValues) -> list[str]:

@@ -21,10 +21,10 @@ from dvrenyi_plugin._internal.text import escape
 from dvrenyi_plugin.audits.dp_sgd.settings import (
     DpSgdAuditConfig,
     DpSgdExperimentConfig,
-    ModelTrainingConfig,
     settings_of_claim,
 )
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.audits.training.settings import ModelTrainingConfig
 from dvrenyi_plugin.binaries._command import (
     Outcome,
     audit_outcome,
@@ -120,7 +120,7 @@ def _audit(values: flags.FlagValues) -> Outcome:
         config = settings_from(values, DpSgdAuditConfig, training=training)
         # Torch and opacus take seconds to load: not before the flags are known to be good.
         from dvrenyi_plugin.audits.dp_sgd.experiment import build_dp_sgd_experiment
-        from dvrenyi_plugin.audits.dp_sgd.files import write_report_files
+        from dvrenyi_plugin.audits.training.files import write_report_files
 
         experiment = build_dp_sgd_experiment(
             settings,

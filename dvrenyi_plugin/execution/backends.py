@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import logging
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -107,7 +108,7 @@ def _run_on_joblib(
     # process's number.
     limits = {"inner_max_num_threads": 1} if backend == "loky" else {}
     watch: dict[str, Any] = (
-        {"initializer": end_with_parent, "initargs": (os.getpid(),)} if backend == "loky" else {}
+        {"initializer": _prepare_process, "initargs": (os.getpid(),)} if backend == "loky" else {}
     )
     threads = _one_torch_thread() if backend == "threading" else contextlib.nullcontext()
     left = dict(enumerate(tasks))
@@ -132,6 +133,12 @@ def _run_on_joblib(
                 deaths += 1
                 if deaths > _MAX_DEATHS:
                     raise _died("processes on this machine") from error
+
+
+def _prepare_process(parent: int) -> None:
+    end_with_parent(parent)
+    # What tasks print is no result of the program, whose standard output may be read by another.
+    os.dup2(2, 1)
 
 
 def close_clusters() -> None:
@@ -299,7 +306,23 @@ def _identity(value: Any) -> Any:
 
 
 def _numbered(i: int, function: Function, shared: Any, task: tuple[Any, ...]) -> tuple[int, Any]:
-    return i, function(shared, *task)
+    try:
+        return i, function(shared, *task)
+    except Exception as error:
+        if _travels(error):
+            raise
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        told.__notes__ = list(getattr(error, "__notes__", ()))
+        raise told from error
+
+
+def _travels(error: Exception) -> bool:
+    """Returns whether an error can be sent to another process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever a user's class does
+        return False
+    return True
 
 
 def _died(which: str) -> WorkersDiedError:

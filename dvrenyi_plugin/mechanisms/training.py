@@ -45,7 +45,8 @@ class TrainingMechanismConfig(CheckedSettings):
 
     train: Callable[[Any, int], Any]
     observe: Callable[[Any], Any]
-    claimed_privacy: Sequence[Any]
+    # The same models may be held to another claim.
+    claimed_privacy: Sequence[Any] = dataclasses.field(metadata={"decides_outputs": False})
     discrete_outputs: Switch = dataclasses.field(default=False, metadata={"decides_outputs": False})
     seed: Seed = 0
 

@@ -15,30 +15,18 @@ _DOTS_PER_INCH = 150
 
 
 def save_figure(figure: Figure, path: str) -> None:
-    """Writes a figure as PNG and frees it."""
-    from matplotlib import pyplot
-
+    """Writes a figure as PNG."""
     figure.savefig(path, dpi=_DOTS_PER_INCH)
-    pyplot.close(figure)
 
 
 def new_figure(panels: int, height: float) -> tuple[Figure, Any]:
     """Returns a figure of stacked panels that share their horizontal axis, and its panels."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    # Not by way of pyplot, which would choose how all figures of the user's process are shown.
+    from matplotlib.figure import Figure
 
     ratios = [2.0, *[1.0] * (panels - 1)]
-    figure, axes = pyplot.subplots(
-        panels,
-        1,
-        figsize=(7.0, height),
-        sharex=True,
-        squeeze=False,
-        height_ratios=ratios,
-        layout="constrained",
-    )
+    figure = Figure(figsize=(7.0, height), layout="constrained")
+    axes = figure.subplots(panels, 1, sharex=True, squeeze=False, height_ratios=ratios)
     for axis in axes[:, 0]:
         axis.spines[["top", "right"]].set_visible(False)
     return figure, list(axes[:, 0])

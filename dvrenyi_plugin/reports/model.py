@@ -86,6 +86,21 @@ class AuditReport:
         new = [note for note in self._too_few_notes() if note not in self.notes]
         object.__setattr__(self, "notes", (*self.notes, *new))
 
+    def __repr__(self) -> str:
+        verdict = "refuted" if self.refuted else "not refuted"
+        claim, bound = number(self.claim.epsilon), number(self.lower_bound)
+        return (
+            f"AuditReport({verdict}: {self.claim.parameter} {claim} claimed, {bound} certified,"
+            f" {self.num_samples} {self.unit} per dataset)"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        """Returns what a notebook shows: the report without pictures, in the notebook's style."""
+        return self._render("notebook", NO_PICTURES)
+
     @property
     def deciding(self) -> ClaimReport:
         """A refuted claim if there is one, and one that the audit is about rather than one beside;

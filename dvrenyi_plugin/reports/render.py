@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from dvrenyi_plugin._internal.text import escape
 
-Format = Literal["markdown", "html"]
+Format = Literal["markdown", "html", "notebook"]
 
 _FOLDER = pathlib.Path(__file__).parent / "templates"
 # A name between backticks, in escaped text, and how it is shown as code.
@@ -43,7 +43,10 @@ def render(template: str, target: Format, **content: Any) -> str:
 
 
 @functools.cache
-def _environment(target: Format) -> jinja2.Environment:
+def _environment(format_of_document: Format) -> jinja2.Environment:
+    # What a notebook shows is a part of a page.
+    target: Literal["markdown", "html"] = "markdown" if format_of_document == "markdown" else "html"
+
     def shown(value: object) -> Markup:
         return value if isinstance(value, Markup) else Markup(escape(value, target))
 

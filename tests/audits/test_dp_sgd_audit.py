@@ -14,10 +14,10 @@ from dvrenyi_plugin import audits
 from dvrenyi_plugin.audits.directions import bound_both_directions
 from dvrenyi_plugin.audits.dp_sgd.audit import DIRECTIONS, audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.experiment import ExperimentSeeds, build_dp_sgd_experiment
-from dvrenyi_plugin.audits.dp_sgd.plots import plot_losses
-from dvrenyi_plugin.audits.dp_sgd.sections import Separation
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import Observations
+from dvrenyi_plugin.audits.training.models import Observations
+from dvrenyi_plugin.audits.training.plots import plot_losses
+from dvrenyi_plugin.audits.training.sections import Separation
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.privacy.conversions import dp_sgd_epsilon

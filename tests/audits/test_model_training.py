@@ -10,7 +10,7 @@ import torch
 
 from dvrenyi_plugin._internal.torch_threads import single_thread
 from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
-from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+from dvrenyi_plugin.audits.training.models import train_both_worlds
 from dvrenyi_plugin.data.neighbours import add_canary
 
 

@@ -12,11 +12,12 @@ import pytest
 from scipy import stats
 
 from dvrenyi_plugin.audits.dp_sgd.audit import DIRECTIONS, audit_dp_sgd
-from dvrenyi_plugin.audits.dp_sgd.files import LOSSES_FILE, write_report_files
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, ModelTrainingConfig
-from dvrenyi_plugin.audits.dp_sgd.training import WITH_CANARY, train_both_worlds
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.audits.training.files import write_report_files
+from dvrenyi_plugin.audits.training.models import WITH_CANARY, train_both_worlds
+from dvrenyi_plugin.audits.training.sections import CANARY_LOSSES
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.bounds.grid_pairs import gaussian_pair
 from dvrenyi_plugin.data.neighbours import add_canary
@@ -268,7 +269,9 @@ def test_a_tester_that_needs_all_samples_at_once_is_refused():
 def test_report_says_in_json_words_and_a_picture_how_the_audit_went(tmp_path):
     result = audit(GaussianTrainer(mu=3.0))
     write_report_files(result, str(tmp_path))
-    assert sorted(os.listdir(tmp_path)) == sorted((*REPORT_FILES, LOSSES_FILE, EVIDENCE_FILE))
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        (*REPORT_FILES, CANARY_LOSSES.file, EVIDENCE_FILE)
+    )
     assert (tmp_path / EVIDENCE_FILE).read_bytes().startswith(b"\x89PNG")
     outcome, content = (
         result.report.sequential,

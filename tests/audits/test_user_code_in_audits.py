@@ -14,8 +14,8 @@ from dvrenyi_plugin._internal.user_code import notes_of
 from dvrenyi_plugin.audits.directions import bound_both_directions
 from dvrenyi_plugin.audits.dp_sgd.audit import audit_dp_sgd
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig, ModelTrainingConfig
-from dvrenyi_plugin.audits.dp_sgd.training import Observations, train_both_worlds
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.audits.training.models import Observations, train_both_worlds
 from dvrenyi_plugin.execution.observation_store import open_store
 from dvrenyi_plugin.interfaces import GaussianDp, RenyiDp, as_privacy_property
 from dvrenyi_plugin.mechanisms.training import TrainingMechanism, TrainingMechanismConfig

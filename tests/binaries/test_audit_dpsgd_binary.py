@@ -11,8 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits.dp_sgd.files import LOSSES_FILE
 from dvrenyi_plugin.audits.samplers.files import FLOW_FILES
+from dvrenyi_plugin.audits.training.audit import OBSERVATIONS
+from dvrenyi_plugin.audits.training.sections import CANARY_LOSSES
 from dvrenyi_plugin.binaries import audit_dpsgd
 from dvrenyi_plugin.binaries._output_directory import (
     REPORT_PARTS,
@@ -67,9 +68,8 @@ def test_a_false_claim_is_refuted_with_status_2(broken_run):
 
 def test_a_report_is_complete_and_its_observations_are_those_it_was_made_from(broken_run):
     _, folder = broken_run
-    assert report_files_in(folder) == sorted(
-        [*REPORT_FILES, LOSSES_FILE, TRADE_OFF_FILE, SETTINGS_FILE]
-    )
+    pictures = [CANARY_LOSSES.file, TRADE_OFF_FILE]
+    assert report_files_in(folder) == sorted([*REPORT_FILES, *pictures, SETTINGS_FILE])
     assert os.listdir(folder.parent) == ["report"]
     report = json.loads((folder / "report.json").read_text())
     with np.load(folder / "observations.npz", allow_pickle=False) as observations:
@@ -121,12 +121,13 @@ def test_an_earlier_reports_pictures_do_not_survive_beside_a_new_report(tmp_path
     (tmp_path / "notes.txt").write_text("the user's own")
     assert audit(*flags, "--overwrite") == 0
     assert report_files_in(tmp_path) == sorted(
-        [*REPORT_FILES, LOSSES_FILE, TRADE_OFF_FILE, SETTINGS_FILE, "notes.txt"]
+        [*REPORT_FILES, CANARY_LOSSES.file, TRADE_OFF_FILE, SETTINGS_FILE, "notes.txt"]
     )
 
 
 def test_every_file_of_a_report_is_known_as_a_part_of_it():
-    files = {*REPORT_FILES, TRADE_OFF_FILE, EVIDENCE_FILE, LOSSES_FILE, *FLOW_FILES, SETTINGS_FILE}
+    files = {*REPORT_FILES, TRADE_OFF_FILE, EVIDENCE_FILE, *FLOW_FILES, SETTINGS_FILE}
+    files |= {CANARY_LOSSES.file, OBSERVATIONS.file}
     assert files == set(REPORT_PARTS)
 
 

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from dvrenyi_plugin import __version__
-from dvrenyi_plugin.binaries import audit_dpsgd, audit_shk, compare_testers, plan_audit
+from dvrenyi_plugin.binaries import (
+    audit_dpsgd,
+    audit_shk,
+    audit_training,
+    compare_testers,
+    plan_audit,
+)
 
 TRAINING = (
     *("--dataset=digits", "--model=logistic", "--num_records=10", "--num_models=12"),
@@ -21,6 +27,14 @@ PROGRAMS = {
     "audit_shk": (
         audit_shk,
         ("--num_samples=12", "--tester=threshold", "--cells=64"),
+        "lower_bound",
+    ),
+    "audit_training": (
+        audit_training,
+        (
+            *("training_examples:numpy_honest", "--observe=training_examples:numpy_score"),
+            *("--pair=training_examples:PAIR", "--claim=mu=1", "--num_models=10", "--workers=1"),
+        ),
         "lower_bound",
     ),
     "compare_testers": (

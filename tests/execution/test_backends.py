@@ -149,7 +149,7 @@ def train_with_a_killed_worker(tmp_path, backend, scheduler=None):
     once.
     """
     from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
-    from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+    from dvrenyi_plugin.audits.training.models import train_both_worlds
     from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
     from dvrenyi_plugin.execution.observation_store import ObservationStore
 
@@ -202,7 +202,7 @@ def test_models_trained_by_ray_workers_one_of_which_is_killed(tmp_path):
 
 def test_dp_sgd_gives_the_same_bits_on_threads_processes_and_alone():
     from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
-    from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+    from dvrenyi_plugin.audits.training.models import train_both_worlds
     from dvrenyi_plugin.mechanisms import EnsembleDpSgdMechanism, EnsembleDpSgdMechanismConfig
 
     pair = make_pair()

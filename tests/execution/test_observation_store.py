@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from trainer_examples import PAIR, NormalTrainer, make_pair
 
 from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
-from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+from dvrenyi_plugin.audits.training.models import train_both_worlds
 from dvrenyi_plugin.data.neighbours import add_canary
 from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
 from dvrenyi_plugin.execution.observation_store import (
@@ -150,7 +150,7 @@ SCRIPT = """
     import numpy as np
     from killed_trainer import Trainer
     from dvrenyi_plugin.execution.fingerprint import ExperimentFingerprint
-    from dvrenyi_plugin.audits.dp_sgd.training import train_both_worlds
+    from dvrenyi_plugin.audits.training.models import train_both_worlds
     from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
     from dvrenyi_plugin.execution.observation_store import ObservationStore
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from dvrenyi_plugin.audits.dp_sgd import files as dp_sgd_files
 from dvrenyi_plugin.audits.samplers import files as sampler_files
+from dvrenyi_plugin.audits.training import files as training_files
 from dvrenyi_plugin.binaries import audit_dpsgd, audit_shk
 from dvrenyi_plugin.mechanisms.dp_sgd.networks import build_model
 from dvrenyi_plugin.reports import files as report_files
@@ -58,7 +58,7 @@ def test_f5_losses_near_the_end_of_float32_are_audited_to_a_report(tmp_path, cap
 
 
 def test_f5_no_picture_decides_on_the_report_of_dp_sgd(tmp_path, monkeypatch):
-    monkeypatch.setattr(dp_sgd_files, "plot_losses", fail)
+    monkeypatch.setattr(training_files, "plot_losses", fail)
     for plot in ("plot_bound", "plot_evidence"):
         monkeypatch.setattr(report_files, plot, fail)
     flags = ("--num_workers=1", "--noise_scale=0.05", "--sequential", f"--output_dir={tmp_path}")

@@ -11,12 +11,12 @@ import re
 import numpy as np
 import pytest
 
-from dvrenyi_plugin.audits.dp_sgd.sections import loss_sections
 from dvrenyi_plugin.audits.samplers.sections import (
     Utility,
     certificate_section,
     utility_section,
 )
+from dvrenyi_plugin.audits.training.sections import observation_sections
 from dvrenyi_plugin.flows.certificate import Certificate
 from dvrenyi_plugin.reports.claims import ClaimReport, DirectionReport, TestedLevel
 from dvrenyi_plugin.reports.files import REPORT_FILES, write_report
@@ -62,7 +62,7 @@ def dp_sgd(sequential=None):
         claims=(ClaimReport(TestedLevel(2.0, 0.5, 0.7), directions),),
         num_samples=without.size,
         unit="models",
-        sections=loss_sections(without, with_canary, noise_free_shift=-0.5, claimed_mu=0.7),
+        sections=observation_sections(without, with_canary, noise_free_shift=-0.5, claimed_mu=0.7),
         failure_probability=0.05,
         seed=3,
         seconds={"training": 1.5, "wall": 2.5},

@@ -15,20 +15,19 @@ from typing import Any
 
 from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
 from dvrenyi_plugin.audits.directions import BoundTester, Samples
-from dvrenyi_plugin.audits.dp_sgd.sections import loss_sections
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdAuditConfig
-from dvrenyi_plugin.audits.dp_sgd.training import (
+from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.audits.training.models import (
+    DIRECTIONS,
     ModelTrainer,
     Observations,
     check_observations,
     train_both_worlds,
 )
-from dvrenyi_plugin.audits.settings import SequentialAuditConfig
+from dvrenyi_plugin.audits.training.sections import observation_sections
 from dvrenyi_plugin.data.labelled import Records
 from dvrenyi_plugin.execution.observation_store import ObservationStore
 from dvrenyi_plugin.interfaces import GaussianDp, NeighboringDatasets, read_claim
-
-DIRECTIONS = ("with over without canary", "without over with canary")
 
 
 def audit_dp_sgd(
@@ -125,7 +124,7 @@ def _subject(
         unit="models",
         work="training",
         check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
-        describe=lambda samples: loss_sections(
+        describe=lambda samples: observation_sections(
             samples[1][:, 0],
             samples[0][:, 0],
             noise_free_shift=noise_free_shift,

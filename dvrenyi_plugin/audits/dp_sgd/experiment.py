@@ -22,8 +22,8 @@ from dvrenyi_plugin.audits.dp_sgd.initial_weights import (
     read_weights_file,
 )
 from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig
-from dvrenyi_plugin.audits.dp_sgd.training import ModelTrainer
 from dvrenyi_plugin.audits.settings import CURVE_SHARE
+from dvrenyi_plugin.audits.training.models import ModelTrainer
 from dvrenyi_plugin.data.canaries import Canary, make_canary
 from dvrenyi_plugin.data.labelled import AuditSplit, Records, load_dataset, split_for_audit
 from dvrenyi_plugin.data.neighbours import add_canary

@@ -18,12 +18,11 @@ from dvrenyi_plugin._internal.limits import (
     Positive,
     Real,
     Seed,
-    Switch,
     Widths,
 )
 from dvrenyi_plugin._internal.ranges import check_kind
+from dvrenyi_plugin.audits.training.settings import MIN_MODELS, ModelTrainingConfig
 from dvrenyi_plugin.data.canary_names import check_canary_name
-from dvrenyi_plugin.execution.backends import check_backend
 from dvrenyi_plugin.mechanisms.dp_sgd.names import MODEL_NAMES, TRAINING_DEFECTS
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 ENGINE_NAMES = ("ensemble", "opacus", "tf_privacy")
 OBSERVATION_NAMES = ("loss", "logits", "white_box")
 TESTER_NAMES = ("auto", "sequential", "trade_off", "dv")
-# Fewer cannot be divided into a part that fits a critic and one that certifies: said before
-# anything is trained.
-MIN_MODELS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,32 +196,6 @@ def settings_of_claim(text: str) -> dict[str, float | int]:
             }
         case _:
             raise ValueError(f"claim must be one that Gaussian noise can make, got {text!r}")
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelTrainingConfig(CheckedSettings):
-    """How models are spread over workers. Results do not depend on it.
-
-    Attributes:
-      num_workers: processes or threads that train, >= 1.
-      models_per_task: most models that a worker trains before it reports back, >= 1.
-      backend: "loky" (processes), "threading", "serial", or a cluster: "dask" or "ray".
-      scheduler: address of a running Dask or Ray cluster; unset: one is started on this machine.
-      num_observed_columns: the first so many numbers of each observation are handed on, >= 1; a
-        store keeps all. None: all.
-      show_progress: draw a progress bar on standard error.
-    """
-
-    num_workers: int = 1
-    models_per_task: Count = 10
-    backend: str = "loky"
-    scheduler: str | None = None
-    num_observed_columns: Count | None = None
-    show_progress: Switch = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_backend(self.backend, self.num_workers, self.scheduler)
 
 
 @dataclasses.dataclass(frozen=True)

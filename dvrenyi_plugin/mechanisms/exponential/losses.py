@@ -80,7 +80,7 @@ class Loss(Protocol):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CircularMeanLoss(CheckedSettings):
     """Mean of sum_k (1 - cos(theta_k - y_k)) over records that are angles: its minimiser is the
-    circular mean.
+    circular mean. A dataset is an array of angles in radians, shape (n, dimension) or (n,) for one.
 
     Attributes:
       num_records: public number of records that the sum is divided by; datasets may be smaller, not
@@ -127,7 +127,7 @@ class CircularMeanLoss(CheckedSettings):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeanLoss(CheckedSettings):
     """Mean squared distance to the records, in a box: its minimiser is the mean of the clipped
-    records.
+    records. A dataset is an array of shape (n, dimension), or (n,) for one dimension.
 
     Attributes:
       num_records: public number of records that the sum is divided by; datasets may be smaller, not
@@ -188,7 +188,8 @@ class MeanLoss(CheckedSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuantileLoss(CheckedSettings):
-    """Mean pinball loss on an interval: its minimiser is a quantile of the clipped records.
+    """Mean pinball loss on an interval: its minimiser is a quantile of the clipped records. A
+    dataset is an array of shape (n,) or (n, 1).
 
     Attributes:
       num_records: public number of records that the sum is divided by; datasets may be smaller, not

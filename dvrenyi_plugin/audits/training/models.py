@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin._internal.progress import progress_bar
 from dvrenyi_plugin._internal.torch_threads import single_thread
 from dvrenyi_plugin._internal.user_code import call_user_code, user_numbers
-from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
-from dvrenyi_plugin.data.labelled import Records
+from dvrenyi_plugin.audits.training.settings import ModelTrainingConfig
 from dvrenyi_plugin.data.neighbours import check_neighbours
 from dvrenyi_plugin.execution.backends import run_tasks
 from dvrenyi_plugin.execution.observation_store import ObservationStore
@@ -33,6 +33,7 @@ from dvrenyi_plugin.mechanisms.repeated_observations import check_independent
 
 WITHOUT_CANARY, WITH_CANARY = 0, 1
 WORLDS = (WITHOUT_CANARY, WITH_CANARY)
+DIRECTIONS = ("with over without canary", "without over with canary")
 _FIRST_LOOK = 16
 _WORLD_NAMES = ("models without the canary", "models with the canary")
 
@@ -83,8 +84,7 @@ class Observations:
             f" count:"
             f" infinities as {LARGEST_OBSERVATION:g} and what is no number as {NAN_OBSERVATION:g},"
             f" a map"
-            " fixed beforehand, under which every bound holds. The moments of the losses leave them"
-            " out.",
+            " fixed beforehand, under which every bound holds. The moments leave them out.",
         )
 
 
@@ -106,11 +106,11 @@ def _check_world(mechanism: ModelTrainer, world: int, observations: NDArray[np.f
 
 def train_both_worlds(
     mechanism: ModelTrainer,
-    pair: NeighboringDatasets[Records],
+    pair: NeighboringDatasets[Any],
     indices: range,
     config: ModelTrainingConfig,
     *,
-    num_canaries: int = 1,
+    num_canaries: int | None = 1,
     store: ObservationStore | None = None,
 ) -> Observations:
     """Returns the observations of the models with these numbers, with and without the canary, in
@@ -124,7 +124,8 @@ def train_both_worlds(
       pair: (D, D + canary).
       indices: numbers of the models, without gaps, at least one, each >= 0.
       config: see `ModelTrainingConfig`.
-      num_canaries: records in which the pair must differ.
+      num_canaries: records in which the pair, features and labels, must differ; None for other
+        datasets, which the caller has compared.
       store: of this experiment. What is in it is not trained again; what is trained is committed to
         it, task by task.
 
@@ -140,7 +141,8 @@ def train_both_worlds(
         raise ValueError(
             f"indices must be a range of integers >= 0 without gaps, at least one, got {indices!r}"
         )
-    check_neighbours(*pair, num_canaries=num_canaries)
+    if num_canaries is not None:
+        check_neighbours(*pair, num_canaries=num_canaries)
     rows = tuple({} if store is None else store.rows(world, indices) for world in WORLDS)
     _train_missing(mechanism, pair, indices, config, rows, store)
     # The store keeps what was seen; what is tested comes through the fixed map, here and nowhere
@@ -161,7 +163,7 @@ _Rows = dict[int, NDArray[np.float64]]
 
 def _train_missing(
     mechanism: ModelTrainer,
-    pair: NeighboringDatasets[Records],
+    pair: NeighboringDatasets[Any],
     indices: range,
     config: ModelTrainingConfig,
     rows: Sequence[_Rows],
@@ -171,7 +173,13 @@ def _train_missing(
     tasks = list(_tasks(indices, config.models_per_task, rows))
     next_look = [_FIRST_LOOK for _ in WORLDS]
     with (
-        _progress_bar(2 * len(indices), sum(map(len, rows)), config.show_progress) as progress,
+        progress_bar(
+            "training",
+            "model",
+            2 * len(indices),
+            config.show_progress,
+            done=sum(map(len, rows)),
+        ) as progress,
         # Closed on an error too, so that no worker goes on training.
         contextlib.closing(
             run_tasks(
@@ -187,6 +195,7 @@ def _train_missing(
         for task, result in results:
             world, numbers = tasks[task]
             trained = user_numbers("mechanism", result, (len(numbers), "k"), finite=False)
+            _check_width(trained, rows)
             if store is not None:
                 store.add(world, numbers, trained)
             rows[world].update(zip(numbers, trained, strict=True))
@@ -196,6 +205,15 @@ def _train_missing(
                 next_look[world] = 2 * len(rows[world])
                 seen = np.stack(list(rows[world].values()))[:, : config.num_observed_columns]
                 _check_world(mechanism, world, finite_observations(seen))
+
+
+def _check_width(trained: NDArray[np.float64], rows: Sequence[_Rows]) -> None:
+    before = next((len(row) for world in rows for row in world.values()), trained.shape[1])
+    if trained.shape[1] != before:
+        raise ValueError(
+            "observations must have the same number of values for every model, got"
+            f" {before} and {trained.shape[1]}"
+        )
 
 
 def _tasks(
@@ -215,7 +233,7 @@ def _tasks(
 
 
 def _train(
-    shared: tuple[ModelTrainer, NeighboringDatasets[Records]], world: int, numbers: Sequence[int]
+    shared: tuple[ModelTrainer, NeighboringDatasets[Any]], world: int, numbers: Sequence[int]
 ) -> NDArray[np.float64]:
     mechanism, pair = shared
     # Sums of floats depend on the number of threads, results must not.
@@ -224,9 +242,3 @@ def _train(
             "mechanism", mechanism.train_models, pair[world], world, numbers
         )
         return rows
-
-
-def _progress_bar(total: int, done: int, show: bool) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(total=total, initial=done, desc="training", unit="model", disable=not show)

@@ -1,4 +1,4 @@
-"""What an audit of DP-SGD adds to its report: the losses of the canary, and their distance."""
+"""What an audit of trained models adds to its report: the observations, and their distance."""
 
 from __future__ import annotations
 
@@ -14,15 +14,46 @@ from dvrenyi_plugin.reports.text import Table, number
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservationSummary:
-    """Moments of the canary's losses on one dataset, without those that were infinite or NaN.
+class Observed:
+    """What a column of the observations is called in reports.
 
     Attributes:
-      count: number of models with a finite loss. With fewer than two the moments are NaN.
-      mean: in nats.
-      standard_deviation: with n - 1 in the denominator, in nats.
-      minimum: in nats.
-      maximum: in nats.
+      title: heading of the section.
+      key: of the moments in the JSON document.
+      axis: what pictures write at the axis of values.
+      unit: after the names of moments in the table, with a slash before it; empty if unknown.
+      file: the picture's name.
+      caption: the picture's caption.
+    """
+
+    title: str
+    key: str
+    axis: str
+    unit: str
+    file: str
+    caption: str
+
+
+CANARY_LOSSES = Observed(
+    title="Canary losses",
+    key="losses",
+    axis="loss of the canary under the trained model / nat",
+    unit=" / nat",
+    file="losses.png",
+    caption="Losses of the canary with and without it in the training data, and the fitted critic",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservationSummary:
+    """Moments of one number observed of every model, without those that were infinite or NaN.
+
+    Attributes:
+      count: number of models where it is finite. With fewer than two the moments are NaN.
+      mean: in the observation's unit; nats for a loss.
+      standard_deviation: with n - 1 in the denominator.
+      minimum: of the finite ones.
+      maximum: of the finite ones.
     """
 
     count: int
@@ -33,7 +64,7 @@ class ObservationSummary:
 
     @classmethod
     def of(cls, losses: NDArray[np.float64]) -> ObservationSummary:
-        """Returns the moments of losses of shape (n,)."""
+        """Returns the moments of numbers of shape (n,)."""
         losses = losses[~is_mapped(losses)]
         if losses.size < 2:
             return cls(int(losses.size), math.nan, math.nan, math.nan, math.nan)
@@ -48,15 +79,15 @@ class ObservationSummary:
 
 @dataclasses.dataclass(frozen=True)
 class Separation:
-    """How far apart the canary's losses with and without it lie.
+    """How far apart the observations of models with and without the canary lie.
 
     An estimate: no confidence statement.
 
     Attributes:
       d_prime: |difference of means| / pooled standard deviation. Under mu-GDP it cannot exceed mu
-        (but for sampling error) when the losses are Gaussian with one variance.
+        (but for sampling error) when the observations are Gaussian with one variance.
       standard_error: of d_prime, from the normal approximation.
-      standard_deviation: pooled over both samples, in nats.
+      standard_deviation: pooled over both samples.
     """
 
     d_prime: float
@@ -81,22 +112,24 @@ class Separation:
         return cls(d_prime, math.sqrt(variance), pooled)
 
 
-def loss_sections(
+def observation_sections(
     without: NDArray[np.float64],
     with_canary: NDArray[np.float64],
     *,
+    observed: Observed = CANARY_LOSSES,
     noise_free_shift: float | None = None,
     claimed_mu: float | None = None,
 ) -> tuple[Section, ...]:
-    """Returns the moments of the canary's losses, their d-prime, and d-prime without noise.
+    """Returns the moments of what was observed, their d-prime, and d-prime without noise.
 
     The noise-free d-prime is the noise-free shift over the pooled standard deviation. Unlike
     d-prime it has no sampling error in the means: it tells bad luck from a protocol that sees less
     than the claim allows.
 
     Args:
-      without: losses of models trained without the canary, shape (n,), in nats.
-      with_canary: losses of models trained with it, shape (m,), in nats.
+      without: one number of each model trained without the canary, shape (n,).
+      with_canary: one number of each model trained with it, shape (m,).
+      observed: what the numbers are called.
       noise_free_shift: by how much the canary lowers its own loss in models trained without noise,
         in nats; None if unknown.
       claimed_mu: Gaussian DP parameter of the claim; None if it has none.
@@ -112,18 +145,21 @@ def loss_sections(
         noise_free = noise_free_shift / spread
     return (
         Section(
-            title="Canary losses",
+            title=observed.title,
             content={
                 "d_prime": separation.d_prime,
                 "d_prime_standard_error": separation.standard_error,
                 "noise_free_d_prime": noise_free,
                 "noise_free_shift": noise_free_shift,
-                "losses": moments,
+                observed.key: moments,
             },
             paragraphs=(_describe(separation, noise_free, noise_free_shift, claimed_mu),),
             table=Table(
-                ("trained", "models", "mean / nat", "standard deviation / nat", "range / nat"),
-                [_loss_row(name.replace("_", " the "), entry) for name, entry in moments.items()],
+                (
+                    *("trained", "models"),
+                    *(f"{name}{observed.unit}" for name in ("mean", "standard deviation", "range")),
+                ),
+                [_moments_row(name, entry) for name, entry in moments.items()],
             ),
             summary=(
                 (
@@ -156,11 +192,11 @@ def _describe(
     return " ".join(sentences)
 
 
-def _loss_row(trained: str, losses: ObservationSummary) -> tuple[str, ...]:
+def _moments_row(trained: str, moments: ObservationSummary) -> tuple[str, ...]:
     return (
-        trained,
-        str(losses.count),
-        f"{losses.mean:.5g}",
-        f"{losses.standard_deviation:.4g}",
-        f"{losses.minimum:.5g} to {losses.maximum:.5g}",
+        trained.replace("_", " the "),
+        str(moments.count),
+        f"{moments.mean:.5g}",
+        f"{moments.standard_deviation:.4g}",
+        f"{moments.minimum:.5g} to {moments.maximum:.5g}",
     )

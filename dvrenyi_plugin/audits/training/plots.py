@@ -1,4 +1,4 @@
-"""The picture of an audit of DP-SGD: the losses of the canary, and the critic fitted to them."""
+"""The picture of an audit of trained models: what was observed, and the critic fitted to it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dvrenyi_plugin.audits.training.sections import CANARY_LOSSES
 from dvrenyi_plugin.reports.figures import BLACK, BLUE, GREEN, ORANGE, new_figure
 
 if TYPE_CHECKING:
@@ -22,14 +23,17 @@ def plot_losses(
     critic: Critic | None,
     *,
     critic_name: str = "fitted critic",
+    axis_name: str = CANARY_LOSSES.axis,
 ) -> Figure:
-    """Returns the histograms of the canary's losses, and under them the critic.
+    """Returns the histograms of one number a model, such as the canary's loss, and under them the
+    critic.
 
     Args:
       without: canary losses of models trained without the canary, shape (n,), in nats.
       with_canary: those of models trained with it, shape (m,).
       critic: maps losses of shape (k,) to values of shape (k,); None leaves the lower panel out.
       critic_name: title of the lower panel.
+      axis_name: what the numbers are.
     """
     from matplotlib.colors import to_rgb
 
@@ -65,7 +69,7 @@ def plot_losses(
     # Losses differ in late digits: whole numbers on the axis, not an offset in its corner.
     axes[-1].ticklabel_format(axis="x", style="plain", useOffset=False)
     axes[-1].locator_params(axis="x", nbins=6)
-    axes[-1].set_xlabel("loss of the canary under the trained model / nat (dashed: means)")
+    axes[-1].set_xlabel(f"{axis_name} (dashed: means)")
     return figure
 
 
