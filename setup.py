@@ -75,7 +75,8 @@ setuptools.setup(
             "dvrenyi-compare-testers = dvrenyi_plugin.binaries.compare_testers:run",
             "dvrenyi-audit-shk = dvrenyi_plugin.binaries.audit_shk:run",
             "dvrenyi-plan-audit = dvrenyi_plugin.binaries.plan_audit:run",
-        ]
+        ],
+        "pytest11": ["dvrenyi_plugin = dvrenyi_plugin.audits.pytest_plugin"],
     },
     classifiers=[
         "Programming Language :: Python :: 3",

@@ -13,6 +13,7 @@ from . import (
     testers as testers,
 )
 
+from .audits.assertions import assert_private as assert_private
 from .audits.training.audit import audit_training as audit_training
 from .data.canary_search import suggest_canaries as suggest_canaries
 

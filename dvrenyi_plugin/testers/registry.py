@@ -53,6 +53,21 @@ def kind_of_tester(name: str) -> TesterKind:
     return _BY_NAME[check_choice("tester", name, TESTER_NAMES)]
 
 
+def quickest_tester(claim: Any) -> str:
+    """Returns the name of the tester that refutes claims of this kind with the fewest samples, and
+    that can take them while they arrive: "trade_off", or "sequential" for Rényi DP and zCDP, of
+    which events see only a part.
+
+    Args:
+      claim: a privacy property, of this package or of DP-Auditorium.
+    """
+    # Claims need scipy, which takes a second to load: not for the names of testers.
+    from dvrenyi_plugin.interfaces import RenyiDp, ZeroConcentratedDp, read_claim
+
+    is_divergence = isinstance(read_claim(claim), RenyiDp | ZeroConcentratedDp)
+    return "sequential" if is_divergence else "trade_off"
+
+
 def make(name: str, claim: Any, seed: int = 0, **settings: Any) -> Any:
     """Returns a new tester of a claim. Only the libraries that this tester uses are imported.
 

@@ -97,7 +97,7 @@ def test_a_store_goes_on_and_serves_another_claim(tmp_path, monkeypatch) -> None
 def test_a_report_is_written_with_its_pictures(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "new" / "report"
     audit(half_noise, report_dir=folder)
-    written = {*REPORT_FILES, "observations.png", "evidence.png"}
+    written = {*REPORT_FILES, "observations.png", "evidence.png", "trade_off.png"}
     assert {path.name for path in folder.iterdir()} == written
     assert "REFUTED" in (folder / "report.md").read_text()
     audit(noisy_sum, report_dir=folder)

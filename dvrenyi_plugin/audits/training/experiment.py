@@ -19,14 +19,13 @@ from dvrenyi_plugin.interfaces import (
     ApproximateDp,
     PrivacyProperty,
     PureDp,
-    RenyiDp,
     SubsampledGaussianDp,
     ZeroConcentratedDp,
     read_claim,
 )
 from dvrenyi_plugin.mechanisms.training import TrainingMechanism, TrainingMechanismConfig
 from dvrenyi_plugin.privacy.claim_text import CLAIM_EXAMPLES, parse_claim
-from dvrenyi_plugin.testers.registry import make
+from dvrenyi_plugin.testers.registry import make, quickest_tester
 
 _NOTES = {
     ADDED: (),
@@ -183,12 +182,9 @@ def _check_arguments(name: str, function: Any, *wanted: str) -> None:
 
 def _tester(claim: Any, seed: int, direction: str) -> tuple[str, BoundTester]:
     """Returns the tester that needs the fewest models for a claim, with its name."""
-    kind = read_claim(claim)
-    if isinstance(kind, (RenyiDp, ZeroConcentratedDp)):
-        return "sequential", make("sequential", claim, seed)
-    if isinstance(kind, SubsampledGaussianDp):
-        return "trade_off", make("trade_off", claim, seed, direction=direction)
-    return "trade_off", make("trade_off", claim, seed)
+    name = quickest_tester(claim)
+    known = {"direction": direction} if isinstance(read_claim(claim), SubsampledGaussianDp) else {}
+    return name, make(name, claim, seed, **known)
 
 
 def describe_claim(claim: Any) -> str:
