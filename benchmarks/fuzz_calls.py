@@ -246,7 +246,7 @@ def _is_ours(kind: type) -> bool:
 
 
 # Fields that say in their documentation that NaN means "no value".
-_NAN_ALLOWED = ("point_estimate",)
+_NAN_ALLOWED = ("point_estimate", "true_value")
 
 
 def _first_nan(value: Any, where: str, depth: int = 0) -> str | None:
