@@ -53,6 +53,7 @@ setuptools.setup(
     extras_require={
         "tensorflow": ["tensorflow==2.15.1", "tensorflow-privacy==0.9.0"],
         "vision": VISION,
+        "parquet": ["pyarrow>=14"],
         "torchvision": ["torchvision>=0.18"],
         "distributed": ["dask[distributed]>=2024.1", "ray>=2.9"],
         "dev": [
@@ -71,6 +72,7 @@ setuptools.setup(
     entry_points={
         "console_scripts": [
             "dvrenyi-audit-dpsgd = dvrenyi_plugin.binaries.audit_dpsgd:run",
+            "dvrenyi-audit-scores = dvrenyi_plugin.binaries.audit_scores:run",
             "dvrenyi-audit-training = dvrenyi_plugin.binaries.audit_training:run",
             "dvrenyi-compare-testers = dvrenyi_plugin.binaries.compare_testers:run",
             "dvrenyi-audit-shk = dvrenyi_plugin.binaries.audit_shk:run",

@@ -15,6 +15,7 @@ from . import (
 
 from .audits.assertions import assert_private as assert_private
 from .audits.training.audit import audit_training as audit_training
+from .audits.training.recorded import audit_scores as audit_scores
 from .data.canary_search import suggest_canaries as suggest_canaries
 
 __version__: str

@@ -15,12 +15,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchma
 from fuzz_calls import run_case
 from fuzz_rooms import ROOMS
 
-from dvrenyi_plugin.audits.dp_sgd.settings import ModelTrainingConfig
+from dvrenyi_plugin.audits.dp_sgd.settings import DpSgdExperimentConfig, ModelTrainingConfig
 from dvrenyi_plugin.audits.planner import plan_refutation
 from dvrenyi_plugin.audits.samplers.settings import ShkAuditConfig, ShkExperimentConfig
 from dvrenyi_plugin.audits.settings import AuditPlanConfig
 from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.information_limit import closest_null
+from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
 from dvrenyi_plugin.comparison.settings import ComparisonConfig
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
 from dvrenyi_plugin.flows.grid import Axis, Grid
@@ -36,6 +37,7 @@ from dvrenyi_plugin.mechanisms.dp_sgd.config import claimed_properties
 from dvrenyi_plugin.mechanisms.exponential.losses import LogisticLoss, MeanLoss
 from dvrenyi_plugin.mechanisms.training import TrainingMechanismConfig
 from dvrenyi_plugin.privacy.conversions import dp_sgd_renyi, gaussian_dp_epsilon
+from dvrenyi_plugin.privacy.trade_off_families import GaussianFamily
 
 SEED = 5
 # Programs take a second a call: benchmarks/fuzz_public_functions.py runs them.
@@ -77,6 +79,8 @@ GRID = Grid((Axis(-1.0, 1.0, 8, "periodic"),))
             "sequential must be True or False",
         ),
         (lambda: AuditPlanConfig(1.0, 1e90), "true_mu must be"),
+        (lambda: DpSgdExperimentConfig(data_dir=math.nan), "data_dir must be text"),
+        (lambda: DpSgdExperimentConfig(dataset=np.ones(2)), "dataset must be text"),
         (lambda: gaussian_pair(1e90), r"mu\^2 \* largest_alpha must be"),
         (
             lambda: plan_refutation(gaussian_pair(1.0), 2.0, 0.1, 0.05, known_log_ratio="no"),
@@ -146,3 +150,12 @@ def test_f7_values_at_the_edge_of_floats():
     with pytest.raises(ValueError, match="critic_q must hold"):
         donsker_varadhan_value(["x"], [1.0], 2.0)
     assert donsker_varadhan_value([0.0, 0.0], [0.0], 2.0) == 0.0
+
+
+def test_f7_an_endless_pause_between_fits_is_one():
+    process = TradeOffEProcess(
+        GaussianFamily(), failure_probability=0.05, warm_up=10, refit_ratio=sys.float_info.max
+    )
+    rng = np.random.default_rng(0)
+    process.update(rng.normal(2.0, 1.0, (60, 1)), rng.normal(0.0, 1.0, (60, 1)))
+    assert process.num_pairs == 60

@@ -57,9 +57,11 @@ from .training.models import (
     Observations as Observations,
     train_both_worlds as train_both_worlds,
 )
+from .training.recorded import audit_scores as audit_scores
 from .training.plots import plot_losses as plot_losses
 from .training.settings import (
     ModelTrainingConfig as ModelTrainingConfig,
+    RecordedAuditConfig as RecordedAuditConfig,
     TrainingAuditConfig as TrainingAuditConfig,
 )
 from ..reports.model import AuditReport as AuditReport

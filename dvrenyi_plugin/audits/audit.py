@@ -194,7 +194,7 @@ def _report(
             for claim, directions in zip(subject.claims, bounds, strict=True)
         ),
         failure_probability=failure_probability,
-        num_samples=len(samples[0]),
+        num_samples=min(map(len, samples)),
         unit=subject.unit,
         seed=subject.seed,
         seconds=seconds,

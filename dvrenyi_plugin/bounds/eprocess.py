@@ -254,9 +254,8 @@ class EProcess(abc.ABC):
         for samples in self._past:
             samples.mark()
         log_ratio, self._family = self._fit(past_q, past_p)
-        self._next_fit = max(
-            self._blocks_seen + 1, math.ceil(self._blocks_seen * self._refit_ratio)
-        )
+        planned = min(self._blocks_seen * self._refit_ratio, float(sys.maxsize))
+        self._next_fit = max(self._blocks_seen + 1, math.ceil(planned))
         self._bettor = self._new_bettor(log_ratio, past_q, past_p)
 
     def _bet(

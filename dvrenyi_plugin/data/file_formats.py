@@ -160,20 +160,36 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[NDArray[np.generic], NDArray
         large.
       OSError: the file cannot be read.
     """
+    features, labels = read_npz_arrays(path, ("features", "labels"))
+    return features, labels
+
+
+def read_npz_arrays(
+    path: str | os.PathLike[str], *wanted: tuple[str, ...]
+) -> tuple[NDArray[np.generic], ...]:
+    """Returns arrays of an `.npz` file; pickled objects are refused.
+
+    Args:
+      path: the file.
+      *wanted: names of the arrays; of several such tuples the first one that is there is taken.
+
+    Raises:
+      ValueError: not an `.npz`, an array is missing or is none, holds Python objects, or is too
+        large.
+      OSError: the file cannot be read.
+    """
     name = check_data_file(path)
     with errors_that_name(name):
         if not zipfile.is_zipfile(name):
             raise ValueError(f"{name} must be an .npz archive, which is a zip file")
         with zipfile.ZipFile(name) as archive:
             found = archive.namelist()
-            if not {"features.npy", "labels.npy"} <= set(found):
-                raise ValueError(
-                    f"{name} must hold arrays named features and labels, got {sorted(found)[:10]}"
-                )
-            features, labels = (
-                _read_member(archive, part, name) for part in ("features.npy", "labels.npy")
-            )
-            return features, labels
+            for names in wanted:
+                members = [f"{array}.npy" for array in names]
+                if set(members) <= set(found):
+                    return tuple(_read_member(archive, member, name) for member in members)
+    words = ", or ".join(" and ".join(names) for names in wanted)
+    raise ValueError(f"{name} must hold arrays named {words}, got {sorted(found)[:10]}")
 
 
 def _read_member(archive: zipfile.ZipFile, member: str, name: str) -> NDArray[np.generic]:

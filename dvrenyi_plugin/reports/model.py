@@ -56,7 +56,7 @@ class AuditReport:
       title: heading of the report.
       claims: what was tested, one entry per order.
       failure_probability: total spent, over all claims and directions.
-      num_samples: observations per dataset.
+      num_samples: observations per dataset; of the dataset that has fewer.
       unit: what an observation is, "models" or "releases".
       seed: root of every random stream.
       seconds: wall times by name: "training" of all models, "wall" of making the observations and

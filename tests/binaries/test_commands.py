@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from dvrenyi_plugin import __version__
 from dvrenyi_plugin.binaries import (
     audit_dpsgd,
+    audit_scores,
     audit_shk,
     audit_training,
     compare_testers,
@@ -27,6 +29,11 @@ PROGRAMS = {
     "audit_shk": (
         audit_shk,
         ("--num_samples=12", "--tester=threshold", "--cells=64"),
+        "lower_bound",
+    ),
+    "audit_scores": (
+        audit_scores,
+        (str(pathlib.Path(__file__).with_name("scores.csv")), "--claim=mu=1"),
         "lower_bound",
     ),
     "audit_training": (

@@ -124,7 +124,7 @@ def test_a_small_epsilon_over_many_steps_is_calibrated_through_the_flags(tmp_pat
     noise = report["settings"]["noise_multiplier"]
     assert noise == pytest.approx(307.5, abs=0.05)
     assert dp_sgd_epsilon(1e-5, 100, noise) == pytest.approx(0.1, rel=1e-6)
-    # What is tested is that noise's Gaussian DP, mu = sqrt(100) / noise, and its Rényi DP beside it:
+    # What is tested is that noise's Gaussian DP, mu = sqrt(100) / noise, and its Rényi DP beside:
     # alpha mu^2 / 2 at order 2.
     curve, divergence = report["claims"]
     assert curve["epsilon"] == pytest.approx(10.0 / noise, rel=1e-6)

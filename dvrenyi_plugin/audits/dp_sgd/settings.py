@@ -18,6 +18,7 @@ from dvrenyi_plugin._internal.limits import (
     Positive,
     Real,
     Seed,
+    Text,
     Widths,
 )
 from dvrenyi_plugin._internal.ranges import check_kind
@@ -87,8 +88,8 @@ class DpSgdExperimentConfig(CheckedSettings):
       seed: root of every random stream, >= 0.
     """
 
-    dataset: str = "mnist5k"
-    data_dir: str | None = None
+    dataset: Text = "mnist5k"
+    data_dir: Text | None = None
     model: Annotated[str, OneOf(MODEL_NAMES)] = "mlp"
     num_records: Count = 100
     steps: int = 100
@@ -106,12 +107,12 @@ class DpSgdExperimentConfig(CheckedSettings):
     canary_label: int | None = None
     num_canaries: int = 1
     observe: Annotated[str, OneOf(OBSERVATION_NAMES)] = "loss"
-    initial_weights: str = "worst_case"
+    initial_weights: Text = "worst_case"
     max_pretraining_records: Count = 10_000
     pretraining_epochs: Annotated[int, Int(at_least=0)] = 5
     pretraining_learning_rate: Positive = 0.1
     engine: Annotated[str, OneOf(ENGINE_NAMES)] = "ensemble"
-    device: str = "cpu"
+    device: Text = "cpu"
     tester: Annotated[str, OneOf(TESTER_NAMES)] = "auto"
     critic_widths: Widths = (100, 100)
     ema_rate: Annotated[float, Real(at_least=0.0, below=1.0)] = 0.99

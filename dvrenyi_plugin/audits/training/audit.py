@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -115,15 +115,14 @@ def _run_and_write(
 ) -> AuditResult:
     with contextlib.ExitStack() as stack:
         # A folder that cannot be written is noticed before anything is trained.
-        staging = None if report_dir is None else stack.enter_context(_staging(report_dir))
+        staging = None if report_dir is None else stack.enter_context(report_folder(report_dir))
         kept = None
         if store is not None:
             kept = open_store(store, ".", experiment.mechanism, experiment.pair)
             stack.enter_context(kept)
         result = run_training_audit(experiment, store=kept, show_progress=show_progress)
-        if staging is not None and report_dir is not None:
+        if staging is not None:
             write_training_report(result, staging)
-            _move_report(staging, os.fspath(report_dir))
     return result
 
 
@@ -155,7 +154,7 @@ def run_training_audit(
         unit="models",
         work="training",
         check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
-        describe=lambda samples: _sections(samples, getattr(claim, "mu", None)),
+        describe=lambda samples: sections_of(samples, getattr(claim, "mu", None)),
         remarks=lambda samples: Observations(*samples[::-1]).notes(),
         claimed_mu=claim.mu if isinstance(claim, GaussianDp) else None,
         settings=experiment.settings,
@@ -169,8 +168,13 @@ def run_training_audit(
         SequentialAuditConfig(batch_models=config.batch_models) if config.sequential else None,
         show_progress=show_progress,
     )
+    return with_outlook(result, experiment.claim, experiment.curve_direction)
+
+
+def with_outlook(result: AuditResult, claim: Any, curve_direction: str) -> AuditResult:
+    """Returns the audit with the planner's word on how many models refute its claim."""
     _, separation = _clearest_column(result.samples)
-    more = outlook(result.report, experiment.claim, separation, experiment.curve_direction)
+    more = outlook(result.report, claim, separation, curve_direction)
     notes = (*result.report.notes, *more)
     return dataclasses.replace(result, report=dataclasses.replace(result.report, notes=notes))
 
@@ -185,7 +189,13 @@ def write_training_report(result: AuditResult, directory: str) -> None:
     write_report_files(result, directory, OBSERVATIONS, column)
 
 
-def _sections(samples: Samples, claimed_mu: float | None) -> tuple[Section, ...]:
+def sections_of(samples: Samples, claimed_mu: float | None) -> tuple[Section, ...]:
+    """Returns what a report says of the observations.
+
+    Args:
+      samples: with the canary and without.
+      claimed_mu: Gaussian DP parameter of the claim; None if it has none.
+    """
     with_canary, without = samples
     column, _ = _clearest_column(samples)
     sections = observation_sections(
@@ -221,11 +231,18 @@ def _clearest_column(samples: Samples) -> tuple[int, Separation]:
 
 
 @contextlib.contextmanager
-def _staging(report_dir: str | os.PathLike[str]) -> Any:
+def report_folder(report_dir: str | os.PathLike[str]) -> Iterator[str]:
+    """Inside, a fresh folder; what is in it when all went well moves into `report_dir`.
+
+    Raises:
+      ValueError: `report_dir` cannot be a folder.
+      OSError: it cannot be written.
+    """
     with errors_that_name_argument("report_dir", report_dir):
         os.makedirs(report_dir, exist_ok=True)
     with scratch_folder(os.fspath(report_dir)) as staging:
         yield staging
+        _move_report(staging, os.fspath(report_dir))
 
 
 def _move_report(staging: str, report_dir: str) -> None:

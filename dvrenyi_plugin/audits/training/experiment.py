@@ -102,9 +102,7 @@ def build_training_experiment(
     given, observed, canary_name = _pair(observe, pair, dataset, canary, canary_label)
     _check_arguments("train", train, "dataset", "seed")
     difference = compare_pair(*given)
-    if claim is None:
-        raise ValueError(f"claim is required: a property, or a text such as {CLAIM_EXAMPLES[0]!r}")
-    tested: Any = parse_claim(claim) if isinstance(claim, str) else claim
+    tested = claimed_property(claim)
     mechanism_seed, tester_seed = (
         int(child.generate_state(1)[0]) for child in np.random.SeedSequence(config.seed).spawn(2)
     )
@@ -119,7 +117,7 @@ def build_training_experiment(
     )
     # The curve of subsampled noise is another one for the other order of the datasets.
     direction = "remove" if difference == ADDED else "both"
-    tester_name, tester = _tester(tested, tester_seed, direction)
+    tester_name, tester = quickest_tester_of(tested, tester_seed, direction)
     return TrainingExperiment(
         mechanism=mechanism,
         tester=tester,
@@ -180,8 +178,25 @@ def _check_arguments(name: str, function: Any, *wanted: str) -> None:
         return
 
 
-def _tester(claim: Any, seed: int, direction: str) -> tuple[str, BoundTester]:
-    """Returns the tester that needs the fewest models for a claim, with its name."""
+def claimed_property(claim: Any) -> Any:
+    """Returns the property that a claim is, or that its text says.
+
+    Raises:
+      ValueError: no claim, or a text that is none.
+    """
+    if claim is None:
+        raise ValueError(f"claim is required: a property, or a text such as {CLAIM_EXAMPLES[0]!r}")
+    return parse_claim(claim) if isinstance(claim, str) else claim
+
+
+def quickest_tester_of(claim: Any, seed: int, direction: str) -> tuple[str, BoundTester]:
+    """Returns the tester that needs the fewest models for a claim, with its name.
+
+    Args:
+      claim: the property.
+      seed: of the tester, >= 0.
+      direction: in which the curve of subsampled noise is read, see `TradeOffPropertyTesterConfig`.
+    """
     name = quickest_tester(claim)
     known = {"direction": direction} if isinstance(read_claim(claim), SubsampledGaussianDp) else {}
     return name, make(name, claim, seed, **known)

@@ -165,11 +165,17 @@ def observation_sections(
                 (
                     "separation",
                     f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
-                    f" over {without.size} models per dataset",
+                    f" over {_count(with_canary.size, without.size)}",
                 ),
             ),
         ),
     )
+
+
+def _count(with_canary: int, without: int) -> str:
+    if with_canary == without:
+        return f"{without} models per dataset"
+    return f"{with_canary} models with the canary and {without} without it"
 
 
 def _describe(

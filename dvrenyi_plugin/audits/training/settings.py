@@ -72,3 +72,19 @@ class TrainingAuditConfig(CheckedSettings):
     workers: Count = 1
     discrete_outputs: Switch = False
     seed: Seed = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedAuditConfig(CheckedSettings):
+    """How sure the statement about recorded scores is to be.
+
+    Attributes:
+      failure_probability: of the whole audit, both directions together, in (0, 1).
+      discrete_outputs: models may have the very same scores, for example an accuracy. If not
+        declared, models that repeat each other end the audit.
+      seed: of the order in which the models are bet on, and of the tester, >= 0.
+    """
+
+    failure_probability: FailureProbability = 0.05
+    discrete_outputs: Switch = False
+    seed: Seed = 0
