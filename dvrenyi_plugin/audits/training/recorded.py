@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
 from dvrenyi_plugin.audits.directions import Samples
 from dvrenyi_plugin.audits.training.audit import (
@@ -48,8 +46,8 @@ def audit_scores(
     """Returns the audit of scores recorded of models trained with and without one record.
 
     The models must be independent of each other, those with the record of those without it, too: a
-    seed that both used pairs them. They are bet on in an order that is drawn, so the order of the
-    rows may be any, sorted by score included. Testers and statement as in `audit_training`.
+    seed that both used pairs them. The tester bets on them in an order that it draws, so the rows
+    may be in any order, sorted by score included. Testers and statement as in `audit_training`.
 
     Args:
       scores: `RecordedScores`; a file or several, see `read_scores`; or two arrays (with the
@@ -126,19 +124,15 @@ def _recorded(scores: Any, columns: ScoreColumns | None) -> RecordedScores:
 
 
 def _samples(recorded: RecordedScores, config: RecordedAuditConfig) -> Samples:
-    """Returns finite scores in a drawn order, with the record and without it."""
-    streams = np.random.SeedSequence(config.seed).spawn(2)
+    """Returns finite scores, with the record and without it."""
     found = []
-    for name, rows, stream in zip(
-        ("with", "without"), (recorded.with_record, recorded.without), streams, strict=True
-    ):
+    for name, rows in (("with", recorded.with_record), ("without", recorded.without)):
         if len(rows) < MIN_MODELS:
             raise ValueError(
                 f"scores must be of at least {MIN_MODELS} models {name} the record, got {len(rows)}"
             )
-        finite = finite_observations(rows)
+        found.append(finite_observations(rows))
         if not config.discrete_outputs:
-            mapped = is_mapped(finite).any(axis=1)
-            check_independent(finite[~mapped], f"models {name} the record")
-        found.append(np.random.default_rng(stream).permutation(finite))
+            mapped = is_mapped(found[-1]).any(axis=1)
+            check_independent(found[-1][~mapped], f"models {name} the record")
     return found[0], found[1]
