@@ -62,6 +62,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/trade_off.py $(QUICK)
 	$(BIN)/python benchmarks/sequential_auditors.py $(QUICK)
 	$(BIN)/python benchmarks/privacy_assertions.py $(QUICK)
+	$(BIN)/python benchmarks/recorded_scores.py $(QUICK)
 	$(BIN)/python benchmarks/sequential_audit.py --csv=docs/sequential_audit.csv $(QUICK)
 	$(BIN)/python benchmarks/broken_training.py --output=docs/broken_training.csv $(QUICK)
 
