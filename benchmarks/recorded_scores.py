@@ -42,16 +42,14 @@ def main() -> None:
         np.loadtxt(path, delimiter=",", skiprows=1, usecols=2)
         read = time.perf_counter() - start
         start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "dvrenyi_plugin.binaries.audit_scores", path, "--claim=mu=0.9"]
-            + [f"--output_dir={os.path.join(folder, 'audit')}"],
-            check=True,
-        )
+        program = [sys.executable, "-m", "dvrenyi_plugin.binaries.audit_scores"]
+        flags = ["--claim=mu=0.9", f"--output_dir={os.path.join(folder, 'audit')}"]
+        subprocess.run([*program, path, *flags], check=True)
         seconds = time.perf_counter() - start
     gigabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     print(
-        f"{options.rows:,} rows: {seconds:.1f} s and {gigabytes:.2f} GiB, {seconds / read:.1f} times"
-        " what numpy.loadtxt takes for one column"
+        f"{options.rows:,} rows: {seconds:.1f} s and {gigabytes:.2f} GiB, {seconds / read:.1f}"
+        " times what numpy.loadtxt takes for one column"
     )
 
 
