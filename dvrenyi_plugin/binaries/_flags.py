@@ -59,6 +59,21 @@ class ProgramFlags:
         flags.DEFINE_alias(other_name, name, flag_values=self.values)
         self.values[name].help += f" Also: --{other_name}."
 
+    def tested_claim(self) -> None:
+        """Adds the flag that holds the claim of an audit that knows no other way to say it."""
+        self.text(
+            "claim",
+            None,
+            "what is tested: mu=1; epsilon=8,delta=1e-5; epsilon=1; rho=0.5;"
+            " renyi:alpha=2,epsilon=1; or noise_multiplier=1.1,sample_rate=0.01,steps=1000",
+        )
+
+    def audit_report(self) -> None:
+        """Adds the flags that say where an audit's report goes, and what its verdict does."""
+        self.text("output_dir", None, "folder for the report; required")
+        self.switch("overwrite", False, OVERWRITE_MEANING)
+        self.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+
     def settings(self, kind: type, leave_out: Collection[str] = (), **defaults: Any) -> None:
         """Adds a flag for each field of a settings dataclass that has none yet.
 

@@ -33,7 +33,6 @@ from dvrenyi_plugin.binaries._command import (
     staged_report,
 )
 from dvrenyi_plugin.binaries._flags import (
-    OVERWRITE_MEANING,
     ProgramFlags,
     numbers,
     settings_from,
@@ -77,9 +76,7 @@ def define_flags() -> flags.FlagValues:
         True,
         "use the models in the store; if not, they are trained again and compared with it",
     )
-    program.text("output_dir", None, "folder for the report; required")
-    program.switch("overwrite", False, OVERWRITE_MEANING)
-    program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+    program.audit_report()
     return program.values
 
 

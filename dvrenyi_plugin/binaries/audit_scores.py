@@ -25,7 +25,7 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.binaries._flags import ProgramFlags, settings_from
 
 _NAME = "audit_scores"
 
@@ -34,20 +34,15 @@ def define_flags() -> flags.FlagValues:
     """Returns the program's flags, at their defaults."""
     program = ProgramFlags()
     program.text("scores", None, "file of recorded scores; may stand without --scores=")
-    program.texts("join", "further file with other scores of the same models, joined by side, id;")
+    program.texts(
+        "join", "further file with other scores of the same models, joined by side and id"
+    )
     program.text("side_column", "side", "column that says with or without (in or out, 1 or 0)")
     program.text("id_column", "id", "column that tells models apart, if there is one; empty: none")
     program.words("score_columns", (), "columns of scores; unset: all others")
-    program.text(
-        "claim",
-        None,
-        "what is tested: mu=1; epsilon=8,delta=1e-5; epsilon=1; rho=0.5; renyi:alpha=2,epsilon=1;"
-        " or noise_multiplier=1.1,sample_rate=0.01,steps=1000",
-    )
+    program.tested_claim()
     program.settings(RecordedAuditConfig)
-    program.text("output_dir", None, "folder for the report; required")
-    program.switch("overwrite", False, OVERWRITE_MEANING)
-    program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+    program.audit_report()
     return program.values
 
 

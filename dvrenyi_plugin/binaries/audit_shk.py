@@ -23,7 +23,7 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.binaries._flags import ProgramFlags, settings_from
 from dvrenyi_plugin.testers.registry import make
 
 _NAME = "audit_shk"
@@ -42,9 +42,7 @@ def define_flags() -> flags.FlagValues:
         f"what certifies: {', '.join(_TESTERS)}; auto: sequential, with one tenth of the failure"
         " probability, beside the certificate's whole trade-off curve",
     )
-    program.text("output_dir", None, "folder for the report; required")
-    program.switch("overwrite", False, OVERWRITE_MEANING)
-    program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+    program.audit_report()
     return program.values
 
 

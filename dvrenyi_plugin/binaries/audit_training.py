@@ -30,7 +30,7 @@ from dvrenyi_plugin.binaries._command import (
     run_command,
     staged_report,
 )
-from dvrenyi_plugin.binaries._flags import OVERWRITE_MEANING, ProgramFlags, settings_from
+from dvrenyi_plugin.binaries._flags import ProgramFlags, settings_from
 from dvrenyi_plugin.binaries._user_objects import in_one_line, load_data, load_object
 
 _NAME = "audit_training"
@@ -65,12 +65,7 @@ def define_flags() -> flags.FlagValues:
         " features",
     )
     program.text("canary_label", None, "of the canary; unset: one that the data make unlikely")
-    program.text(
-        "claim",
-        None,
-        "what is tested: mu=1; epsilon=8,delta=1e-5; epsilon=1; rho=0.5; renyi:alpha=2,epsilon=1;"
-        " or noise_multiplier=1.1,sample_rate=0.01,steps=1000",
-    )
+    program.tested_claim()
     program.settings(TrainingAuditConfig, workers=2)
     program.alias("num_workers", "workers")
     program.text(
@@ -83,9 +78,7 @@ def define_flags() -> flags.FlagValues:
         True,
         "use the models in the store; if not, they are trained again and compared with it",
     )
-    program.text("output_dir", None, "folder for the report; required")
-    program.switch("overwrite", False, OVERWRITE_MEANING)
-    program.switch("fail_on_violation", False, "exit with status 2 when the claim is refuted")
+    program.audit_report()
     return program.values
 
 
