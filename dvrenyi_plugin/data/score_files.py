@@ -103,8 +103,6 @@ def read_scores(
         table = _read_table(files[0], columns)
     else:
         table = _join([(name, _read_table(name, columns)) for name in files])
-    if table.ids is not None:
-        _refuse_repeated(table, files)
     return _recorded(table, files)
 
 
@@ -125,7 +123,7 @@ class _Table:
     ids: list[str] | None
 
 
-def score_rows(name: str, values: NDArray[np.generic]) -> NDArray[np.float64]:
+def _score_rows(name: str, values: NDArray[np.generic]) -> NDArray[np.float64]:
     """Returns scores of shape (n,) or (n, k) as float64 of shape (n, k).
 
     Raises:
@@ -153,7 +151,7 @@ def scores_of_arrays(
       ValueError: no numbers, other shapes, or a side without models.
     """
     sides = [
-        score_rows(f"{source} {side} the record", np.asarray(rows))
+        _score_rows(f"{source} {side} the record", np.asarray(rows))
         for side, rows in ((WITH, with_record), (WITHOUT, without))
     ]
     if sides[0].shape[1] != sides[1].shape[1]:
@@ -168,14 +166,18 @@ def scores_of_arrays(
 
 def _read_table(path: str, columns: ScoreColumns) -> _Table:
     suffix = os.path.splitext(path)[1].lower()
-    if suffix == ".parquet":
-        return _read_parquet(path, columns)
-    if suffix in (".csv", ".tsv", ".txt"):
-        with errors_that_name(check_data_file(path)):
-            return _read_csv(path, columns)
     if suffix == ".npz":
         raise ValueError(f"{path} has no ids, so it cannot be joined with others")
-    raise ValueError(f"scores must be a file .csv, .tsv, .txt, .parquet or .npz, got {path!r}")
+    if suffix not in (".csv", ".tsv", ".txt", ".parquet"):
+        raise ValueError(f"scores must be a file .csv, .tsv, .txt, .parquet or .npz, got {path!r}")
+    if suffix == ".parquet":
+        table = _read_parquet(path, columns)
+    else:
+        with errors_that_name(check_data_file(path)):
+            table = _read_csv(path, columns)
+    if table.ids is not None:
+        _refuse_repeated(path, table)
+    return table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,7 +317,6 @@ def _join(tables: Sequence[tuple[str, _Table]]) -> _Table:
     for path, table in tables:
         if table.ids is None:
             raise ValueError(f"{path} must have a column of ids to be joined with other files")
-        _refuse_repeated(table, [path])
     names = [name for _, table in tables for name in table.columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -338,7 +339,7 @@ def _keys(table: _Table) -> Iterator[tuple[bool, str]]:
     return zip(table.is_with.tolist(), table.ids or (), strict=True)
 
 
-def _refuse_repeated(table: _Table, paths: Sequence[str]) -> None:
+def _refuse_repeated(path: str, table: _Table) -> None:
     seen: set[tuple[bool, str]] = set()
     repeated = []
     for key in _keys(table):
@@ -347,7 +348,7 @@ def _refuse_repeated(table: _Table, paths: Sequence[str]) -> None:
         seen.add(key)
     if repeated:
         raise ValueError(
-            f"{', '.join(paths)} must have each id once per side, got {len(repeated)} rows of ids"
+            f"{path} must have each id once per side, got {len(repeated)} rows of ids"
             f" that stand there before: {_some(name for _, name in repeated)}. A model that counts"
             " twice makes every bound wrong"
         )
@@ -366,12 +367,14 @@ def _recorded(table: _Table, paths: Sequence[str]) -> RecordedScores:
         )
     remarks += _missing_remarks(table)
     if table.ids is not None:
-        both = [{name for side, name in _keys(table) if side is wanted} for wanted in (True, False)]
-        alone = len(both[0] ^ both[1])
-        if 0 < alone < len(both[0] | both[1]):
+        known, other = (
+            {name for side, name in _keys(table) if side is wanted} for wanted in (True, False)
+        )
+        alone, every = known ^ other, known | other
+        if 0 < len(alone) < len(every):
             remarks.append(
-                f"{alone:,} of {len(both[0] | both[1]):,} ids stand on one side only"
-                f" ({_some(sorted(both[0] ^ both[1]))}): their models count like the others."
+                f"{len(alone):,} of {len(every):,} ids stand on one side only"
+                f" ({_some(sorted(alone))}): their models count like the others."
             )
     return RecordedScores(*sides, table.columns, tuple(remarks))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dvrenyi_plugin._internal.files import errors_that_name_argument, scratch_folder
 from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
-from dvrenyi_plugin.audits.directions import Samples
+from dvrenyi_plugin.audits.directions import BoundTester, Samples
 from dvrenyi_plugin.audits.settings import SequentialAuditConfig
 from dvrenyi_plugin.audits.training.experiment import (
     TrainingExperiment,
@@ -145,18 +145,13 @@ def run_training_audit(
         )
         return models.with_canary, models.without
 
-    claim = read_claim(experiment.claim)
-    subject = Subject(
+    subject = subject_of_models(
+        experiment.claim,
+        experiment.tester,
         title=experiment.title,
         draw=draw,
-        directions=DIRECTIONS,
-        claims=(TestedClaim(experiment.tester, source=describe_claim(experiment.claim)),),
-        unit="models",
         work="training",
         check=lambda samples: check_observations(mechanism, Observations(*samples[::-1])),
-        describe=lambda samples: sections_of(samples, getattr(claim, "mu", None)),
-        remarks=lambda samples: Observations(*samples[::-1]).notes(),
-        claimed_mu=claim.mu if isinstance(claim, GaussianDp) else None,
         settings=experiment.settings,
         notes=experiment.notes,
         seed=config.seed,
@@ -169,6 +164,27 @@ def run_training_audit(
         show_progress=show_progress,
     )
     return with_outlook(result, experiment.claim, experiment.curve_direction)
+
+
+def subject_of_models(claim: Any, tester: BoundTester, **rest: Any) -> Subject:
+    """Returns what is audited where models with and without a record were observed.
+
+    Args:
+      claim: the property under test.
+      tester: of the claim.
+      **rest: further fields of `Subject`: at least title, draw and work.
+    """
+    read = read_claim(claim)
+    mu = read.mu if isinstance(read, GaussianDp) else None
+    return Subject(
+        directions=DIRECTIONS,
+        claims=(TestedClaim(tester, source=describe_claim(claim)),),
+        unit="models",
+        describe=lambda samples: _sections(samples, mu),
+        remarks=lambda samples: Observations(*samples[::-1]).notes(),
+        claimed_mu=mu,
+        **rest,
+    )
 
 
 def with_outlook(result: AuditResult, claim: Any, curve_direction: str) -> AuditResult:
@@ -189,13 +205,7 @@ def write_training_report(result: AuditResult, directory: str) -> None:
     write_report_files(result, directory, OBSERVATIONS, column)
 
 
-def sections_of(samples: Samples, claimed_mu: float | None) -> tuple[Section, ...]:
-    """Returns what a report says of the observations.
-
-    Args:
-      samples: with the canary and without.
-      claimed_mu: Gaussian DP parameter of the claim; None if it has none.
-    """
+def _sections(samples: Samples, claimed_mu: float | None) -> tuple[Section, ...]:
     with_canary, without = samples
     column, _ = _clearest_column(samples)
     sections = observation_sections(

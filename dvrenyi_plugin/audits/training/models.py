@@ -98,10 +98,21 @@ def check_observations(mechanism: ModelTrainer, observations: Observations) -> N
     _check_world(mechanism, WITH_CANARY, observations.with_canary)
 
 
+def check_models(observations: NDArray[np.float64], which: str) -> None:
+    """Raises ValueError when models repeat each other, see `check_independent`; those whose
+    observation was infinite or NaN are left out.
+
+    Args:
+      observations: finite, shape (n, k), a row per model.
+      which: the models, for the message.
+    """
+    mapped = is_mapped(observations).any(axis=1)
+    check_independent(observations[~mapped], which)
+
+
 def _check_world(mechanism: ModelTrainer, world: int, observations: NDArray[np.float64]) -> None:
     if getattr(mechanism, "discrete_outputs", False) is not True:
-        mapped = is_mapped(observations).any(axis=1)
-        check_independent(observations[~mapped], _WORLD_NAMES[world])
+        check_models(observations, _WORLD_NAMES[world])
 
 
 def train_both_worlds(

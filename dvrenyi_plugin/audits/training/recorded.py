@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from dvrenyi_plugin.audits.audit import AuditResult, Subject, TestedClaim, run_audit
+from dvrenyi_plugin.audits.audit import AuditResult, run_audit
 from dvrenyi_plugin.audits.directions import Samples
 from dvrenyi_plugin.audits.training.audit import (
     report_folder,
-    sections_of,
+    subject_of_models,
     with_outlook,
     write_training_report,
 )
 from dvrenyi_plugin.audits.training.experiment import (
     claimed_property,
-    describe_claim,
     quickest_tester_of,
 )
-from dvrenyi_plugin.audits.training.models import DIRECTIONS, Observations
+from dvrenyi_plugin.audits.training.models import check_models
 from dvrenyi_plugin.audits.training.settings import MIN_MODELS, RecordedAuditConfig
 from dvrenyi_plugin.data.score_files import (
     RecordedScores,
@@ -27,9 +27,7 @@ from dvrenyi_plugin.data.score_files import (
     read_scores,
     scores_of_arrays,
 )
-from dvrenyi_plugin.interfaces import GaussianDp, read_claim
-from dvrenyi_plugin.mechanisms.finite_observations import finite_observations, is_mapped
-from dvrenyi_plugin.mechanisms.repeated_observations import check_independent
+from dvrenyi_plugin.mechanisms.finite_observations import finite_observations
 
 # A record is added, so the curve of subsampled noise is read as for that.
 _CURVE_DIRECTION = "remove"
@@ -64,12 +62,12 @@ def audit_scores(
       OSError: a file cannot be read or written.
     """
     config = RecordedAuditConfig(**settings)
-    if report_dir is None:
-        return run_scores_audit(_recorded(scores, columns), claim, config)
-    # A folder that cannot be written is noticed before anything is tested.
-    with report_folder(report_dir) as staging:
+    # A folder that cannot be written is noticed before anything is read or tested.
+    folder = contextlib.nullcontext() if report_dir is None else report_folder(report_dir)
+    with folder as staging:
         result = run_scores_audit(_recorded(scores, columns), claim, config)
-        write_training_report(result, staging)
+        if staging is not None:
+            write_training_report(result, staging)
     return result
 
 
@@ -80,18 +78,12 @@ def run_scores_audit(
     tested = claimed_property(claim)
     tester_name, tester = quickest_tester_of(tested, config.seed, _CURVE_DIRECTION)
     samples = _samples(recorded, config)
-    read = read_claim(tested)
-    mu = read.mu if isinstance(read, GaussianDp) else None
-    subject = Subject(
+    subject = subject_of_models(
+        tested,
+        tester,
         title="Privacy audit of recorded scores",
         draw=lambda numbers: samples,
-        directions=DIRECTIONS,
-        claims=(TestedClaim(tester, source=describe_claim(tested)),),
-        unit="models",
         work="ordering",
-        describe=lambda samples: sections_of(samples, mu),
-        remarks=lambda samples: Observations(*samples[::-1]).notes(),
-        claimed_mu=mu,
         settings={
             "scores": list(recorded.columns),
             "tester": tester_name,
@@ -133,6 +125,5 @@ def _samples(recorded: RecordedScores, config: RecordedAuditConfig) -> Samples:
             )
         found.append(finite_observations(rows))
         if not config.discrete_outputs:
-            mapped = is_mapped(found[-1]).any(axis=1)
-            check_independent(found[-1][~mapped], f"models {name} the record")
+            check_models(found[-1], f"models {name} the record")
     return found[0], found[1]

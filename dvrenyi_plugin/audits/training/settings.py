@@ -82,7 +82,7 @@ class RecordedAuditConfig(CheckedSettings):
       failure_probability: of the whole audit, both directions together, in (0, 1).
       discrete_outputs: models may have the very same scores, for example an accuracy. If not
         declared, models that repeat each other end the audit.
-      seed: of the order in which the models are bet on, and of the tester, >= 0.
+      seed: of the tester, which draws the order in which it bets on the models, >= 0.
     """
 
     failure_probability: FailureProbability = 0.05
