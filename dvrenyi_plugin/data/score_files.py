@@ -322,7 +322,9 @@ def _join(tables: Sequence[tuple[str, _Table]]) -> _Table:
     if repeated:
         raise ValueError(f"joined files must have scores of different names, got {repeated} twice")
     row_of: dict[tuple[bool, str], int] = {}
-    for _, table in tables:
+    for path, table in tables:
+        if row_of and row_of.keys().isdisjoint(_keys(table)):
+            raise ValueError(f"{path} must know a model of the other files, got none of their ids")
         for key in _keys(table):
             row_of.setdefault(key, len(row_of))
     scores = np.full((len(row_of), len(names)), math.nan)

@@ -131,6 +131,9 @@ def test_other_refusals(tmp_path):
         read_scores(tmp_path / "scores.xlsx")
     with pytest.raises(ValueError, match="scores of different names, got \\['loss', 'margin'\\]"):
         read_scores([first, first])
+    strangers = csv_file(tmp_path, "id,side,x\nc,with,1\nc,without,2\n", "c.csv")
+    with pytest.raises(ValueError, match=r"c\.csv must know a model of the other files"):
+        read_scores([first, strangers])
     without_ids = csv_file(tmp_path, "side,x\nwith,1\nwithout,2\n", "n.csv")
     with pytest.raises(ValueError, match="a column of ids to be joined"):
         read_scores([first, without_ids])
