@@ -74,10 +74,16 @@ class GdpBaselineTesterConfig(CheckedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         claim = read_claim(self.privacy_property)
-        if isinstance(claim, PureDp | SubsampledGaussianDp | BoundedRangeDp):
+        refused = {
+            PureDp: "pure_dp",
+            SubsampledGaussianDp: "subsampled_gaussian_dp",
+            BoundedRangeDp: "bounded_range_dp",
+        }
+        if type(claim) in refused:
             raise ValueError(
                 "privacy_property must be renyi_dp, approximate_dp, gaussian_dp or"
-                f" zero_concentrated_dp, got {claim}, whose trade-off is not Gaussian"
+                f" zero_concentrated_dp, got {refused[type(claim)]} ({claim}), whose trade-off is"
+                " not Gaussian"
             )
         if isinstance(claim, ApproximateDp):
             check_real("privacy_property.approximate_dp.delta", claim.delta, above=0.0, at_most=1.0)

@@ -357,7 +357,7 @@ class TestGdpBaseline:
         )
         epsilon = baseline(CLAIMS["approximate"]).estimate_lower_bound(*pair, 0.05)
         assert epsilon == pytest.approx(gaussian_dp_epsilon(mu, 1e-5))
-        with pytest.raises(ValueError, match="got PureDp"):
+        with pytest.raises(ValueError, match=r"got pure_dp \(PureDp"):
             baseline(CLAIMS["pure"])
 
     def test_perfect_separation_does_not_fail_silently(self):
