@@ -248,5 +248,10 @@ def errors_that_name(name: str, otherwise: str = "cannot be read") -> Iterator[N
         # A damaged file makes NumPy, zipfile, torch and the decompression fail in any way there is.
         if isinstance(error, (OSError, ValueError)) and name in str(error):
             raise
+        if isinstance(error, UnicodeDecodeError):
+            raise ValueError(
+                f"{name} must be text in UTF-8, got byte 0x{error.object[error.start]:02x} at"
+                f" {error.start}"
+            ) from None
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name} {otherwise}: {reason}") from None

@@ -52,6 +52,17 @@ def test_a_seed_gives_the_same_audit_and_what_is_no_number_counts() -> None:
     assert any("40 of 800 models gave" in note for note in first.report.notes)
 
 
+def test_the_report_names_the_scores_and_says_when_there_is_no_d_prime() -> None:
+    names = tuple(f"loss {index}" for index in range(9))
+    drawn = RecordedScores(*(np.random.default_rng(0).normal(size=(2, 20, 9))), columns=names)
+    assert "'loss 7' and 1 more." in audit_scores(drawn, "mu=1").report.notes[0]
+    diverged = scores(0.0, 20, 20)
+    diverged.with_record[:] = np.inf
+    summary = audit_scores(diverged, "mu=1", discrete_outputs=True).report.summary()
+    assert "no d-prime over 20 models per dataset" in summary
+    assert "none" not in summary
+
+
 def test_repeated_models_and_bad_arguments_are_refused() -> None:
     drawn = scores(1.0)
     twice = np.repeat(drawn.with_record, 2, axis=0)

@@ -146,6 +146,9 @@ def test_other_refusals(tmp_path):
         read_scores(tmp_path / "a.npz")
     with pytest.raises(ValueError, match="has no ids"):
         read_scores([first, tmp_path / "a.npz"])
+    (tmp_path / "wide.csv").write_text("side,x\nwith,1\nwithout,2\n", encoding="utf-16")
+    with pytest.raises(ValueError, match=r"wide\.csv must be text in UTF-8, got byte 0xff at 0"):
+        read_scores(tmp_path / "wide.csv")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(ValueError, match=r"bad\.parquet cannot be read"):
         read_scores(tmp_path / "bad.parquet")

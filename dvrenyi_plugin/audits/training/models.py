@@ -79,12 +79,10 @@ class Observations:
             return ()
         return (
             f"{sum(counts)} of {len(self.without) + len(self.with_canary)} models gave an"
-            f" observation that"
-            f" is infinite or no number ({counts[0]} without the canary, {counts[1]} with it). They"
-            f" count:"
-            f" infinities as {LARGEST_OBSERVATION:g} and what is no number as {NAN_OBSERVATION:g},"
-            f" a map"
-            " fixed beforehand, under which every bound holds. The moments leave them out.",
+            f" observation that is no number, infinite or beyond {LARGEST_OBSERVATION:g}"
+            f" ({counts[0]} without the canary, {counts[1]} with it). They count: as"
+            f" {NAN_OBSERVATION:g} what is no number, as +-{LARGEST_OBSERVATION:g} the others, a"
+            " map fixed beforehand, under which every bound holds. The moments leave them out.",
         )
 
 

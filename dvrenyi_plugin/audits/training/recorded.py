@@ -31,6 +31,7 @@ from dvrenyi_plugin.mechanisms.finite_observations import finite_observations
 
 # A record is added, so the curve of subsampled noise is read as for that.
 _CURVE_DIRECTION = "remove"
+_SHOWN_COLUMNS = 8
 
 
 def audit_scores(
@@ -92,7 +93,7 @@ def run_scores_audit(
             "failure_probability": config.failure_probability,
             "discrete_outputs": config.discrete_outputs,
         },
-        notes=recorded.remarks,
+        notes=(_scored(recorded.columns), *recorded.remarks),
         seed=config.seed,
     )
     result = run_audit(subject, min(map(len, samples)), config.failure_probability)
@@ -113,6 +114,12 @@ def _recorded(scores: Any, columns: ScoreColumns | None) -> RecordedScores:
             f" {type(scores).__name__}"
         )
     return scores_of_arrays(*parts)
+
+
+def _scored(columns: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in columns[:_SHOWN_COLUMNS])
+    more = f" and {len(columns) - _SHOWN_COLUMNS} more" if len(columns) > _SHOWN_COLUMNS else ""
+    return f"Scored by {shown}{more}."
 
 
 def _samples(recorded: RecordedScores, config: RecordedAuditConfig) -> Samples:

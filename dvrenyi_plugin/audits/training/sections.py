@@ -164,8 +164,7 @@ def observation_sections(
             summary=(
                 (
                     "separation",
-                    f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
-                    f" over {_count(with_canary.size, without.size)}",
+                    f"{_d_prime(separation)} over {_count(with_canary.size, without.size)}",
                 ),
             ),
         ),
@@ -178,16 +177,25 @@ def _count(with_canary: int, without: int) -> str:
     return f"{with_canary} models with the canary and {without} without it"
 
 
+def _d_prime(separation: Separation) -> str:
+    if math.isnan(separation.d_prime):
+        return "no d-prime"
+    return f"d-prime {number(separation.d_prime)} +- {number(separation.standard_error)}"
+
+
 def _describe(
     separation: Separation,
     noise_free: float,
     noise_free_shift: float | None,
     claimed_mu: float | None,
 ) -> str:
-    sentences = [
-        f"d-prime = {number(separation.d_prime)} (standard error"
-        f" {number(separation.standard_error)}), an estimate."
-    ]
+    if math.isnan(separation.d_prime):
+        sentences = ["No d-prime: it takes observations that are numbers, and that vary."]
+    else:
+        sentences = [
+            f"d-prime = {number(separation.d_prime)} (standard error"
+            f" {number(separation.standard_error)}), an estimate."
+        ]
     if noise_free_shift is not None:
         sentences.append(
             "With the means replaced by those of training without noise, which have no sampling"
