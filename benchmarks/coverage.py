@@ -32,7 +32,7 @@ from scipy import stats
 
 from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.information_limit import closest_null
-from dvrenyi_plugin.critics.simple_families import fit_log_ratio
+from dvrenyi_plugin.critics.fitters import fit_log_ratio
 from dvrenyi_plugin.interfaces import PrivacyProperty, RenyiDp
 from dvrenyi_plugin.testers import (
     DvRenyiPropertyTester,

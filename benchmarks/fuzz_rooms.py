@@ -266,12 +266,12 @@ _CURVE_FAMILIES = ("GaussianFamily", "ApproximateDpFamily", "BoundedRangeFamily"
 ROOMS: tuple[Room, ...] = (
     Room(
         "numbers",
-        ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.guarded_fit", "privacy.", "interfaces"),
+        ("bounds.", "critics.simple_families", "critics.donsker_varadhan", "critics.fitters", "privacy.", "interfaces"),
         sizes=frozenset({"num_cells", "max_cells", "num_knots", "degree", "num_samples"}),
         left_out={
             **dict.fromkeys(("largest_bets", "log_factors", "variance_of_best_bets", "best_bets", "interpolate_bets"), _INTERNAL),
-            **dict.fromkeys(("pool_samples", "PooledSamples", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
-            **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "fit_log_ratio", "guarded_fit"), _INTERNAL),
+            **dict.fromkeys(("fit_log_ratio", "guarded_fit", "named_fitter", "PolynomialLogRatio", "SplineLogRatio"), _INTERNAL),
+            **dict.fromkeys(("MonotoneLogRatio", "HistogramLogRatio", "BoundedLogRatio", "standardiser_of"), _INTERNAL),
             **dict.fromkeys(("mean_log", "nearest_null", "keeps_claim", "normalised", "check_pair"), _INTERNAL),
             **dict.fromkeys(("tilted_ratio", "TiltedRatio", "Halves", "log_r_inf", "log_r_sup"), _INTERNAL),
             **dict.fromkeys(("renyi_from_excess", "log_moment_excess", "log_phi", "check_curve", "check_family"), _INTERNAL),

@@ -32,12 +32,14 @@ from dvrenyi_plugin._internal.validation import (
     check_real,
     check_samples,
 )
-from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter, guarded_fit
-from dvrenyi_plugin.critics.simple_families import Array, LogRatio
+from dvrenyi_plugin.critics.fitters import LogRatioFitter, guarded_fit
+from dvrenyi_plugin.critics.log_ratio import Array, LogRatio
 
 # Pairs before the first bet when samples arrive one batch after another and nobody knows how many
 # will come.
 STREAM_WARM_UP = 30
+# Past samples grow by this factor from one refit to the next: 1.2 earned little more at n = 500.
+DEFAULT_REFIT_RATIO = 1.3
 # A claim is tested a hair above itself, so that rejecting this null means a bound above the claim.
 CLAIM_MARGIN = 1e-9
 # Table entries (nulls x samples) held at once.

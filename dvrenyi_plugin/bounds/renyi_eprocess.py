@@ -24,6 +24,7 @@ from dvrenyi_plugin._internal.validation import (
 )
 from dvrenyi_plugin.bounds.eprocess import (
     CLAIM_MARGIN,
+    DEFAULT_REFIT_RATIO,
     STREAM_WARM_UP,
     EProcess,
     check_epsilons,
@@ -31,8 +32,8 @@ from dvrenyi_plugin.bounds.eprocess import (
 from dvrenyi_plugin.bounds.growth_factor import best_bets, interpolate_bets, log_factors
 from dvrenyi_plugin.bounds.information_limit import largest_rate
 from dvrenyi_plugin.critics.donsker_varadhan import donsker_varadhan_value
-from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter, guarded_fit
-from dvrenyi_plugin.critics.simple_families import Array, LogRatio, fit_log_ratio
+from dvrenyi_plugin.critics.fitters import LogRatioFitter, fit_log_ratio, guarded_fit
+from dvrenyi_plugin.critics.log_ratio import Array, LogRatio, values_at_past
 
 # Steps of 2%: at 50,000 pairs the sampling error of the bound is about as large.
 DEFAULT_EPSILONS = np.geomspace(1e-3, 60.0, 557)
@@ -90,7 +91,7 @@ class GrowthOptimalEProcess(EProcess):
         epsilons: Array | None = None,
         fit: LogRatioFitter = fit_log_ratio,
         warm_up: int = STREAM_WARM_UP,
-        refit_ratio: float = 1.45,
+        refit_ratio: float = DEFAULT_REFIT_RATIO,
         num_cells: int | None = None,
     ) -> None:
         self._alpha = check_order(alpha)
@@ -128,15 +129,14 @@ class GrowthOptimalEProcess(EProcess):
         """Returns the Donsker-Varadhan value of the fitted log ratio on the samples it was fitted
         to, cut at 0: a point estimate of D_alpha, without any confidence statement."""
         log_ratio = self.fitted_log_ratio()
+        past = self._past[0].array, self._past[1].array
         return max(
             0.0,
-            donsker_varadhan_value(
-                log_ratio(self._past[0].array), log_ratio(self._past[1].array), self._alpha
-            ),
+            donsker_varadhan_value(*values_at_past(log_ratio, *past), self._alpha),
         )
 
     def _new_bettor(self, log_ratio: LogRatio, past_q: Array, past_p: Array) -> _Bettor | None:
-        values_q, values_p = log_ratio(past_q), log_ratio(past_p)
+        values_q, values_p = values_at_past(log_ratio, past_q, past_p)
         low = float(min(values_q.min(), values_p.min()))
         high = float(max(values_q.max(), values_p.max()))
         if high <= low:  # no difference seen: nothing to bet on
@@ -160,8 +160,8 @@ class GrowthOptimalEProcess(EProcess):
             self._alpha,
             coarse,
             nodes,
-            weights_q / len(past_q),
-            weights_p / len(past_p),
+            weights_q / len(values_q),
+            weights_p / len(values_p),
             (len(past_q) / rarer, len(past_p) / rarer),
         )
         earns = np.interp(np.log(epsilons), np.log(coarse), growth) > 0.0
@@ -216,10 +216,11 @@ def most_promising_order(
             f"alphas and epsilons must have one length >= 1, got {len(alphas)} and {len(epsilons)}"
         )
     log_ratio = guarded_fit(fit)(q, p)[0]
-    values_q, values_p = log_ratio(q), log_ratio(p)
+    values_q, values_p = values_at_past(log_ratio, q, p)
     nodes, counts = np.unique(np.concatenate([values_q, values_p]), return_inverse=True)
-    weights_q = np.bincount(counts[: len(q)], minlength=nodes.size) / len(q)
-    weights_p = np.bincount(counts[len(q) :], minlength=nodes.size) / len(p)
+    split = len(values_q)
+    weights_q = np.bincount(counts[:split], minlength=nodes.size) / split
+    weights_p = np.bincount(counts[split:], minlength=nodes.size) / len(values_p)
     growth = [
         best_bets(
             alpha,

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from dvrenyi_plugin._internal.validation import check_int, check_real
-from dvrenyi_plugin.bounds.eprocess import EProcess
+from dvrenyi_plugin.bounds.eprocess import DEFAULT_REFIT_RATIO, EProcess
 from dvrenyi_plugin.bounds.trade_off_factor import (
     NearestNull,
     keeps_claim,
     log_factors,
     nearest_null,
 )
-from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.critics.simple_families import Array, LogRatio, fit_log_ratio
+from dvrenyi_plugin.critics.fitters import LogRatioFitter, fit_log_ratio
+from dvrenyi_plugin.critics.log_ratio import Array, LogRatio, values_at_past
 from dvrenyi_plugin.privacy.trade_off import TradeOffCurve
 from dvrenyi_plugin.privacy.trade_off_families import TradeOffFamily, check_family
 
@@ -106,7 +106,7 @@ class TradeOffEProcess(EProcess):
         claims: Sequence[float] = (),
         fit: LogRatioFitter = fit_log_ratio,
         warm_up: int = TRADE_OFF_WARM_UP,
-        refit_ratio: float = 1.45,
+        refit_ratio: float = DEFAULT_REFIT_RATIO,
         num_cells: int | None = None,
     ) -> None:
         self._curves = check_family(family)
@@ -182,14 +182,20 @@ class TradeOffEProcess(EProcess):
         The past says where its values lie, the estimate how the mass at each is shared: counts
         alone would be noisier.
         """
-        values = np.concatenate([log_ratio(past_q), log_ratio(past_p)])
-        weights = np.repeat([0.5 / len(past_q), 0.5 / len(past_p)], [len(past_q), len(past_p)])
+        values_q, values_p = values_at_past(log_ratio, past_q, past_p)
+        counts = len(values_q), len(values_p)
+        values = np.concatenate([values_q, values_p])
+        weights = np.repeat([0.5 / counts[0], 0.5 / counts[1]], counts)
         cells = self._num_cells or _default_num_cells(self._blocks_seen)
         order = np.argsort(values, kind="stable")
         below = np.cumsum(weights[order])
         places = np.searchsorted(below, np.arange(1, cells) / cells)
-        edges = np.unique(values[order][np.minimum(places, values.size - 1)])
-        edges = edges[edges > values.min()]
+        starts = np.unique(values[order][np.minimum(places, values.size - 1)])
+        starts = starts[starts > values.min()]
+        # Between two samples the cut is in the middle: laws that are far apart leave a gap, and the
+        # next sample may lie a little in it.
+        distinct = np.unique(values)
+        edges = 0.5 * (distinct[np.searchsorted(distinct, starts) - 1] + starts)
         if edges.size == 0:
             return None
         cell = np.searchsorted(edges, values, side="right")

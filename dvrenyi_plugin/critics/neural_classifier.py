@@ -14,9 +14,10 @@ from torch import nn
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, NotNegative, Positive, Seed
 from dvrenyi_plugin._internal.streams import seed_of, streams_of
 from dvrenyi_plugin._internal.torch_threads import single_thread
+from dvrenyi_plugin.critics.log_ratio import Array, CrossFittedLogRatio, LogRatio, pool_samples
 from dvrenyi_plugin.critics.networks import SkipMlp, standardised_features
 from dvrenyi_plugin.critics.sample_split import split_samples
-from dvrenyi_plugin.critics.simple_families import Array, LogRatio, PolynomialLogRatio, pool_samples
+from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio
 
 # Newest samples a side that are used: the log ratio needs no more, and a refit stays under a few
 # seconds.
@@ -69,7 +70,10 @@ class NetworkLogRatio(CheckedSettings):
                 values: NDArray[np.float64] = network(features(samples))[:, 0].double().numpy()
             return values
 
-        return _calibrated(score, held_q, held_p), "neural network"
+        log_ratio = _calibrated(score, held_q, held_p)
+        return CrossFittedLogRatio(
+            log_ratio, log_ratio(held_q), log_ratio(held_p)
+        ), "neural network"
 
     def _streams(self) -> list[np.random.SeedSequence]:
         """Streams of the split, of the initial weights and of the batches."""
@@ -118,5 +122,5 @@ class NetworkLogRatio(CheckedSettings):
 def _calibrated(score: LogRatio, held_q: Array, held_p: Array) -> LogRatio:
     """Returns a logistic calibration of the score (Platt 1999) on samples it was not fitted to."""
     data = pool_samples(score(held_q)[:, np.newaxis], score(held_p)[:, np.newaxis])
-    calibrate, _ = PolynomialLogRatio(1).fit(data)
+    calibrate = PolynomialLogRatio(1).fit(data).log_ratio
     return lambda samples: calibrate(score(samples)[:, np.newaxis])

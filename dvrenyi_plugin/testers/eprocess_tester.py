@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dvrenyi_plugin._internal.streams import streams_of
 from dvrenyi_plugin._internal.validation import check_failure_probability, check_sample_pair
 from dvrenyi_plugin.bounds.eprocess import EProcess, sample_size_warm_up
-from dvrenyi_plugin.critics.guarded_fit import LogRatioFitter
-from dvrenyi_plugin.critics.named_fitters import named_fitter
+from dvrenyi_plugin.critics.fitters import LogRatioFitter, named_fitter
 from dvrenyi_plugin.testers.base import BoundResult, BoundTester, fewest_samples
 
 _Process = TypeVar("_Process", bound=EProcess)

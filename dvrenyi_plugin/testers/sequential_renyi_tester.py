@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dvrenyi_plugin._internal.limits import CheckedSettings, Int, OneOf, Order, Orders, Seed
 from dvrenyi_plugin.bounds.eprocess import STREAM_WARM_UP
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
-from dvrenyi_plugin.critics.named_fitters import FITTER_NAMES
+from dvrenyi_plugin.critics.fitters import FITTER_NAMES
 from dvrenyi_plugin.interfaces import default_order, read_claim, renyi_threshold
 from dvrenyi_plugin.testers.eprocess_tester import EProcessTester
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Int, OneOf, Seed
 from dvrenyi_plugin.bounds.trade_off_eprocess import TRADE_OFF_WARM_UP, TradeOffEProcess
-from dvrenyi_plugin.critics.named_fitters import FITTER_NAMES
+from dvrenyi_plugin.critics.fitters import FITTER_NAMES
 from dvrenyi_plugin.interfaces import claim_level, read_claim
 from dvrenyi_plugin.privacy.claim_families import family_of
 from dvrenyi_plugin.privacy.trade_off_claims import CURVE_DIRECTIONS

@@ -12,7 +12,8 @@ from dvrenyi_plugin.bounds.eprocess import sample_size_warm_up
 from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.information_limit import certifiable_fraction, closest_null
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
-from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio, fit_log_ratio
+from dvrenyi_plugin.critics.fitters import fit_log_ratio
+from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio
 from dvrenyi_plugin.privacy.divergences import renyi_bernoulli, renyi_discrete, renyi_gaussian
 
 ALPHAS = (1.01, 1.25, 2.0, 8.0, 64.0)

@@ -14,7 +14,8 @@ from dvrenyi_plugin.bounds.grid_pairs import discrete_pair, gaussian_pair
 from dvrenyi_plugin.bounds.trade_off_eprocess import TradeOffEProcess
 from dvrenyi_plugin.bounds.trade_off_factor import keeps_claim, log_factors, nearest_null
 from dvrenyi_plugin.bounds.trade_off_limit import certifiable_parameter, trade_off_growth
-from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio, fit_log_ratio
+from dvrenyi_plugin.critics.fitters import fit_log_ratio
+from dvrenyi_plugin.critics.simple_families import PolynomialLogRatio
 from dvrenyi_plugin.interfaces import ZeroConcentratedDp
 from dvrenyi_plugin.privacy.claim_families import SingleCurveFamily
 from dvrenyi_plugin.privacy.trade_off import (
@@ -193,6 +194,16 @@ def test_a_subsampled_claim_is_refuted_by_twice_its_leakage():
     process = TradeOffEProcess(SingleCurveFamily(CURVES["sampled"]), 0.05)
     process.update(rng.normal(2.0, 1.0, (300, 1)), rng.normal(0.0, 1.0, (300, 1)))
     assert process.lower_bound == 1.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_laws_far_apart_are_cut_in_the_gap_between_them(seed):
+    """A cut at the outermost sample cost 6.5 nats at each new outermost one, and this claim stood
+    after 1,000 pairs."""
+    rng = np.random.default_rng(seed)
+    process = TradeOffEProcess(ApproximateDpFamily(1e-5), 0.05, claims=[4.377], fit=linear_fit)
+    process.update(rng.normal(250.0, 1.0, (300, 1)), rng.normal(0.0, 1.0, (300, 1)))
+    assert process.lower_bound > 4.377
 
 
 def test_unequal_counts_certify_more_than_the_rarer_count_alone():

@@ -9,8 +9,8 @@ from torch import nn
 from dvrenyi_plugin._internal.row_by_row import RowByRow
 from dvrenyi_plugin.bounds.renyi_eprocess import GrowthOptimalEProcess, most_promising_order
 from dvrenyi_plugin.critics import DvRenyiEstimator, DvRenyiEstimatorConfig
+from dvrenyi_plugin.critics.fitters import fit_log_ratio
 from dvrenyi_plugin.critics.neural_classifier import NetworkLogRatio
-from dvrenyi_plugin.critics.simple_families import fit_log_ratio
 from dvrenyi_plugin.interfaces import GaussianDp, as_privacy_property
 from dvrenyi_plugin.testers.dv_renyi_tester import (
     DvRenyiPropertyTester,

@@ -8,7 +8,7 @@ from dvrenyi_plugin.audits.audit import AuditResult
 from dvrenyi_plugin.audits.directions import Samples
 from dvrenyi_plugin.audits.training.plots import Critic, plot_losses
 from dvrenyi_plugin.audits.training.sections import CANARY_LOSSES, Observed
-from dvrenyi_plugin.critics.simple_families import fit_log_ratio
+from dvrenyi_plugin.critics.fitters import fit_log_ratio
 from dvrenyi_plugin.reports.files import write_report
 from dvrenyi_plugin.reports.pictures import Picture
 
