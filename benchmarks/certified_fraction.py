@@ -28,7 +28,15 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from joblib import Parallel, delayed
-from known_pairs import KnownPair, gaussian, laplace, mixture, packing
+from known_pairs import (
+    KnownPair,
+    gaussian,
+    gaussian_scales,
+    laplace,
+    mixture,
+    packing,
+    student,
+)
 from quick import parse_arguments, scratch_file
 
 from dvrenyi_plugin.bounds.information_limit import certifiable_fraction
@@ -61,6 +69,8 @@ FAMILIES: dict[str, Callable[[], list[KnownPair]]] = {
         gaussian(1.0, dimension=10),
         gaussian(2.0, dimension=10),
     ],
+    "tails": lambda: [student(3.0, 1.0), gaussian_scales(1.0, 1.5)],
+    "vectors": lambda: [gaussian(2.0, dimension=columns) for columns in (20, 100, 400)],
 }
 
 
@@ -137,6 +147,8 @@ def measure(task: Task) -> dict[str, object]:
 
 def seeds_for(method: str, num_pairs: int, family: str, seeds: int) -> int:
     """Returns how many data sets a cell gets; networks take seconds each."""
+    if family == "vectors" and num_pairs > 500:
+        return 0
     if method == "betting":
         return {500: min(seeds, 10), 5_000: min(seeds, 3)}.get(num_pairs, 0)
     return seeds if family == "gaussian" else min(seeds, 20)

@@ -12,6 +12,8 @@ _FAMILY_TITLES = {
     "laplace": "Laplace(shift, 1) against Laplace(0, 1)",
     "packing": "The packing family of theorem B.6",
     "outside": "Laws outside the critic families, and ten dimensions",
+    "tails": "Heavy tails and scales",
+    "vectors": "N(m, I) against N(0, I) in many columns, |m| = 2",
 }
 
 Row = dict[str, str]

@@ -91,6 +91,25 @@ def finite(name: str, q: Array, p: Array, values: Array | None = None) -> KnownP
     )
 
 
+def gaussian_scales(first: float, second: float) -> KnownPair:
+    """N(0, first^2) against N(0, second^2)."""
+    x = np.linspace(-12.0, 12.0, 6001) * max(first, second)
+    log_q, log_p = (-0.5 * (x / scale) ** 2 for scale in (first, second))
+
+    def log_ratio(samples: Array) -> Array:
+        squares = samples[:, 0] ** 2
+        return 0.5 * squares * (second**-2 - first**-2) + math.log(second / first)
+
+    return KnownPair(
+        f"Gaussian, scales {first:g} and {second:g}",
+        lambda rng, n: rng.normal(0.0, first, n),
+        lambda rng, n: rng.normal(0.0, second, n),
+        log_ratio,
+        GridPair(log_q - logsumexp(log_q), log_p - logsumexp(log_p)),
+        math.log(second / first) if first <= second else None,
+    )
+
+
 def on_grid(name: str, pair: GridPair, values: Array) -> KnownPair:
     """A pair given on a grid, observed as the grid's values."""
     return finite(name, np.exp(pair.log_q), np.exp(pair.log_p), values)
