@@ -46,7 +46,9 @@ def call_user_code(
         _add_note(ended, f"raised by {name}")
         raise ended from error
     except Exception as error:
-        _add_note(error, f"raised by {name}")
+        # What this package raises from within says itself what it is about.
+        if not str(getattr(function, "__module__", "")).startswith("dvrenyi_plugin."):
+            _add_note(error, f"raised by {name}")
         raise
 
 
@@ -66,7 +68,7 @@ def own_copy(value: Any) -> Any:
         return type(value)(own_copy(item) for item in value)
     if type(value) is dict:
         return {key: own_copy(item) for key, item in value.items()}
-    if _is_tensor(value):
+    if is_tensor(value):
         return value.detach().clone().requires_grad_(value.requires_grad)
     try:
         return copy.deepcopy(value)
@@ -154,14 +156,16 @@ def _add_note(error: Exception, note: str) -> None:
         return
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
+    """Returns whether a value is a tensor of torch, without loading torch."""
     # By its methods: torch is slow to import, and need not be here for a tensor of it to arrive.
-    return type(value).__module__.split(".")[0] == "torch" and hasattr(value, "requires_grad_")
+    is_torch = type(value).__module__.split(".")[0] == "torch"
+    return is_torch and hasattr(value, "requires_grad_") and hasattr(value, "detach")
 
 
 def _without_graph(value: Any) -> Any:
     """Returns tensors, alone or in sequences, as arrays; everything else as it is."""
-    if _is_tensor(value):
+    if is_tensor(value):
         tensor = value.detach().cpu()
         return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
     if isinstance(value, (list, tuple)):
@@ -194,4 +198,4 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-__all__ = ["call_user_code", "notes_of", "own_copy", "user_array", "user_numbers"]
+__all__ = ["call_user_code", "is_tensor", "notes_of", "own_copy", "user_array", "user_numbers"]

@@ -234,9 +234,9 @@ def _until_refuted(
             subject.check(samples)
             drawn_after.append(numbers.stop)
             evidence.update(batches[-1])
-            progress.update(2 * len(numbers))
             log_e_value, threshold = evidence.nearest()
-            progress.set_postfix_str(f"log e-value {log_e_value:.2f} of {threshold:.2f}")
+            progress.set_postfix_str(f"log e-value {log_e_value:.2f} of {threshold:.2f}", False)
+            progress.update(2 * len(numbers))
             # A third of what it seems to take: looks are cheap, models trained in vain are not.
             expected = min(evidence.pairs_to_refute() / 3.0, config.batch_models)
             batch = max(math.ceil(expected), _SMALLEST_BATCH)

@@ -68,7 +68,8 @@ def _audit(values: flags.FlagValues) -> Outcome:
         # Tests and pictures need scipy and matplotlib: not before the flags are read.
         from dvrenyi_plugin.audits.training.audit import write_training_report
         from dvrenyi_plugin.audits.training.recorded import run_scores_audit
-        from dvrenyi_plugin.data.score_files import ScoreColumns, read_scores
+        from dvrenyi_plugin.data.score_columns import ScoreColumns
+        from dvrenyi_plugin.data.score_files import read_scores
 
         columns = ScoreColumns(
             side=values.side_column,

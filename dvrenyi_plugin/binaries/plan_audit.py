@@ -80,7 +80,22 @@ def _plan(values: flags.FlagValues) -> Outcome:
             _write(os.path.join(staging, "plan.md"), plan.to_markdown())
             _write(os.path.join(staging, "plan.html"), plan.to_html())
             _write(os.path.join(staging, "plan.json"), document)
-    return Outcome(plan.to_markdown().rstrip("\n"), document)
+    return Outcome(plan.to_markdown().rstrip("\n") + _reading(values, mu), document)
+
+
+def _reading(values: flags.FlagValues, mu: float) -> str:
+    """Returns how a claim of (epsilon, delta) was read; empty for others."""
+    if values.claim is None or "delta" not in settings_of_claim(values.claim):
+        return ""
+    from dvrenyi_plugin.audits.training.experiment import claimed_property, fewest_models
+
+    fewest = fewest_models(claimed_property(values.claim), "both", values.failure_probability)
+    return (
+        f"\n\nThe claim {values.claim} was read as that of Gaussian noise, mu = {mu:.4g}: the plan"
+        f" is of an audit with --claim=mu={mu:.4g}, as dvrenyi-audit-dpsgd makes it. Where nothing"
+        " is known of the noise, as with dvrenyi-audit-training, (epsilon, delta) alone takes at"
+        f" least {fewest:,.0f} models per dataset to refute."
+    )
 
 
 def _claimed_mu(values: flags.FlagValues) -> float:

@@ -21,8 +21,8 @@ from .neighbours import (
     add_canary as add_canary,
     check_neighbours as check_neighbours,
 )
+from .score_columns import ScoreColumns as ScoreColumns
 from .score_files import (
     RecordedScores as RecordedScores,
-    ScoreColumns as ScoreColumns,
     read_scores as read_scores,
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dvrenyi_plugin._internal.user_code import user_array
+from dvrenyi_plugin._internal.user_code import is_tensor, user_array
 from dvrenyi_plugin._internal.validation import check_choice
 from dvrenyi_plugin.generators.records import append_record, map_arrays, num_records
 
@@ -37,7 +38,8 @@ def make_pair(dataset: Any, canary: Any, label: Any = None) -> CanaryPair:
     """Returns the neighbours (D, D + canary) for a dataset of arrays. Nothing given is changed.
 
     Args:
-      dataset: features, shape (n, ...), or a tuple (features, labels) with labels of shape (n,).
+      dataset: features, shape (n, ...), or a tuple (features, labels) with labels of shape (n,);
+        arrays, or tensors, which the pair is then made of, too.
       canary: "blank", a record of zeros; "mislabelled", the last record, which is taken out of D
         and comes back under a wrong label; or a record of one's own: an array of the shape of one
         record's features, or a tuple (features, label).
@@ -48,13 +50,13 @@ def make_pair(dataset: Any, canary: Any, label: Any = None) -> CanaryPair:
       ValueError: another name, another shape, a dataset without labels where one is needed, or a
         dataset of fewer than two records.
     """
+    given, dataset = dataset, _arrays(dataset)
     count = num_records(dataset)
     if count < 2 or (isinstance(dataset, tuple) and len(dataset) != 2):
         raise ValueError(
             "dataset must be features or (features, labels), at least 2 records, got"
             f" {len(dataset) if isinstance(dataset, tuple) else 1} arrays of {count}"
         )
-    dataset = map_arrays(np.array, dataset)
     labels = dataset[1] if isinstance(dataset, tuple) else None
     if labels is None and label is not None:
         raise ValueError(f"canary_label must be left out for data without labels, got {label!r}")
@@ -71,7 +73,37 @@ def make_pair(dataset: Any, canary: Any, label: Any = None) -> CanaryPair:
             )
         name, record = "mislabelled", _labelled(features[-1], label, labels[:-1], own=labels[-1])
         dataset = features[:-1], labels[:-1]
-    return CanaryPair(dataset, append_record(dataset, record), record, name)
+    grown = append_record(dataset, record)
+    # The canary is seen as it is trained on, dtype included.
+    canary = map_arrays(lambda array: array[-1], grown)
+    without, with_canary, seen = (_like(given, made) for made in (dataset, grown, canary))
+    return CanaryPair(without, with_canary, seen, name)
+
+
+def _arrays(dataset: Any) -> Any:
+    """Returns copies of the arrays of a dataset, tensors as arrays of their dtype."""
+
+    def plain(part: Any) -> _Array:
+        try:
+            array = np.array(part.detach().cpu().numpy() if is_tensor(part) else part)
+        except Exception:  # whatever the conversion of an object raises
+            array = np.array(None)
+        if array.ndim == 0 or array.dtype.hasobject:
+            raise ValueError(
+                "dataset must be arrays or tensors of numbers, features or a tuple (features,"
+                f" labels), to make a canary for, got {type(part).__name__}; of other kinds give a"
+                " pair of datasets"
+            )
+        return array
+
+    return tuple(map(plain, dataset)) if isinstance(dataset, tuple) else plain(dataset)
+
+
+def _like(given: Any, made: Any) -> Any:
+    """Returns arrays as tensors where those given were."""
+    if isinstance(given, tuple):
+        return tuple(map(_like, given, made))
+    return importlib.import_module("torch").as_tensor(made) if is_tensor(given) else made
 
 
 def _own_record(canary: Any, label: Any, labels: _Array | None) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvrenyi_plugin.data.file_formats import check_data_file, errors_that_name, read_npz_arrays
+from dvrenyi_plugin.data.score_columns import Places, ScoreColumns, refuse_counters
 
 WITH, WITHOUT = "with", "without"
 _SIDES = {
@@ -51,23 +52,6 @@ class RecordedScores:
     remarks: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class ScoreColumns:
-    """Which columns of a table hold what.
-
-    Attributes:
-      side: holds "with" or "without" (also in and out, member and nonmember, 1 and 0, true and
-        false).
-      id: holds what tells models apart. "id" if there is such a column, and None for no such
-        column at all.
-      scores: the scores; empty for all columns but those two.
-    """
-
-    side: str = "side"
-    id: str | None = "id"
-    scores: tuple[str, ...] = ()
-
-
 def read_scores(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     columns: ScoreColumns | None = None,
@@ -85,8 +69,9 @@ def read_scores(
       columns: which columns hold what; None for those of `ScoreColumns()`.
 
     Raises:
-      ValueError: no such columns, a side of another name, a score that is no number, a model that
-        stands twice, a side without any, or a file of another kind.
+      ValueError: no such columns, a side of another name, a score that is no number, a column that
+        counts or seeds rather than scores, a model that stands twice, a side without any, or a file
+        of another kind.
       ImportError: a Parquet file without pyarrow.
       OSError: a file cannot be read.
     """
@@ -175,46 +160,11 @@ def _read_table(path: str, columns: ScoreColumns) -> _Table:
     else:
         with errors_that_name(check_data_file(path)):
             table = _read_csv(path, columns)
+    if not columns.scores:
+        refuse_counters(path, table.columns, table.scores, table.is_with)
     if table.ids is not None:
         _refuse_repeated(path, table)
     return table
-
-
-@dataclasses.dataclass(frozen=True)
-class _Places:
-    """Positions of the columns of a table."""
-
-    side: int
-    id: int | None
-    scores: tuple[int, ...]
-
-    @classmethod
-    def of(cls, path: str, header: Sequence[str], columns: ScoreColumns) -> _Places:
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        if repeated:
-            raise ValueError(f"{path} must name each column once, got {repeated} twice")
-
-        def place(role: str, name: str) -> int:
-            if name not in header:
-                raise ValueError(
-                    f"{path} must have a column {name!r} ({role}), got columns {list(header)[:20]}"
-                )
-            return header.index(name)
-
-        side = place("with or without", columns.side)
-        ids = header.index(columns.id) if columns.id in header else None
-        if ids is None and columns.id not in (None, ScoreColumns.id):
-            place("the models' ids", str(columns.id))
-        if columns.scores:
-            scores = tuple(place("a score", name) for name in columns.scores)
-        else:
-            scores = tuple(i for i in range(len(header)) if i not in (side, ids))
-        if not scores or {side, ids} & set(scores):
-            raise ValueError(
-                f"{path} must have at least one column of scores beside those of side and id, got"
-                f" columns {list(header)[:20]}"
-            )
-        return cls(side, ids, scores)
 
 
 def _read_csv(path: str, columns: ScoreColumns) -> _Table:
@@ -226,7 +176,7 @@ def _read_csv(path: str, columns: ScoreColumns) -> _Table:
         header = [name.strip() for name in next(lines, [])]
         if not header:
             raise ValueError(f"{path} must begin with a line that names its columns, got none")
-        places = _Places.of(path, header, columns)
+        places = Places.of(path, header, columns)
         is_with, scores = array("b"), array("d")
         ids: list[str] | None = None if places.id is None else []
         for row in lines:
@@ -283,7 +233,7 @@ def _read_parquet(path: str, columns: ScoreColumns) -> _Table:
     with errors_that_name(check_data_file(path)):
         file = parquet.ParquetFile(path)
         header = list(file.schema_arrow.names)
-        places = _Places.of(path, header, columns)
+        places = Places.of(path, header, columns)
         names = [header[place] for place in places.scores]
         wanted = [*names, header[places.side]]
         table = file.read(columns=wanted if places.id is None else [*wanted, header[places.id]])

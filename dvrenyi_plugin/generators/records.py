@@ -37,9 +37,7 @@ def _parts(dataset: Any, record: Any) -> list[tuple[Array, Array]]:
         if array.ndim == 0:
             raise ValueError(f"dataset must hold arrays of records, got {array!r}")
         if row.shape != array.shape[1:]:
-            raise ValueError(
-                f"a record must have shape {array.shape[1:]}, got shape {row.shape}: {row!r}"
-            )
+            raise ValueError(f"a record must have shape {array.shape[1:]}, got shape {row.shape}")
         # A float64 canary may be rounded to float32, but no entry may wrap around, lose its
         # fraction or become infinite.
         with np.errstate(over="ignore", invalid="ignore"):

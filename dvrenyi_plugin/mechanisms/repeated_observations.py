@@ -56,11 +56,11 @@ def check_independent(observations: NDArray[np.float64], which: str) -> None:
     )
     raise ValueError(
         f"models must be independent, got {int(counts[counts > 1].sum())} of {len(observations)}"
-        f" {which}"
-        f" whose observation another one has too (most often {shown}, in {int(counts[often])}). The"
-        f" likely"
-        " cause is a seed set inside the training: all its randomness must come from the seed that"
-        " it is given. Training without any noise does this too. If observations take few values by"
+        f" {which} whose observation another one has too (most often {shown}, in"
+        f" {int(counts[often])}). The likely cause is a seed set inside the training: all its"
+        " randomness must come from the seed that it is given. Training without any noise does this"
+        " too, and so does an observation that no weight changes, as the loss of a record of zeros"
+        " under a linear model without intercept. If observations take few values by"
         " nature (an accuracy, a rounded loss), or every model is the same on purpose, declare it:"
         " discrete_outputs=True"
     )

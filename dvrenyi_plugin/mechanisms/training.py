@@ -133,12 +133,9 @@ class TrainingMechanism:
             "train", config.train, dataset, run_seed(config.seed, world, index)
         )
         observed = call_user_code("observe", config.observe, trained, copies=False)
-        row = np.atleast_1d(user_numbers("observe", observed, finite=False))
-        if row.ndim != 1 or row.size == 0:
-            raise ValueError(
-                f"observe must give a number or a vector of numbers, got shape {row.shape} for run"
-                f" {index} of dataset {world}"
-            )
+        row = np.ravel(user_numbers("observe", observed, finite=False))
+        if row.size == 0:
+            raise ValueError(f"observe must give at least one number, got {observed!r}")
         return row
 
 

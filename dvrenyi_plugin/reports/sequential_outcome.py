@@ -77,11 +77,11 @@ class SequentialOutcome:
         }
 
     def summary(self) -> str:
-        """Returns in one line why the audit stopped, with the models trained and saved."""
+        """Returns in one line why the audit stopped, with the models trained and not needed."""
         return (
             f"{self.stopped}: {self.models_trained_per_world} of at most"
             f" {self.max_models_per_world} models per dataset trained,"
-            f" {self.models_saved_per_world} saved"
+            f" {self.models_saved_per_world} not needed"
         )
 
     def describe(self) -> str:
@@ -92,7 +92,7 @@ class SequentialOutcome:
             [
                 f"Models were trained in batches: {self.models_trained_per_world} per dataset of at"
                 f" most {self.max_models_per_world}, in {looks};"
-                f" {self.models_saved_per_world} per dataset were saved.",
+                f" {self.models_saved_per_world} per dataset were not needed.",
                 self._reason(),
                 "The lower bound is anytime-valid: it holds at every number of models at once, so"
                 " looking after each batch and stopping at any time costs nothing of the failure"

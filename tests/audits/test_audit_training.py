@@ -140,7 +140,7 @@ def test_a_canary_is_made_for_arrays_and_given_to_observe() -> None:
     dataset = examples.FEATURES, examples.LABELS
     given = {"dataset": dataset, "canary": "blank", "num_models": 20}
     report = audit(examples.numpy_honest, observe, pair=None, **given).report
-    assert report.settings["canary"] == "blank"
+    assert report.settings["canary"].startswith("blank, label ")
     # A sum does not see a record of zeros.
     assert not report.refuted and report.lower_bound == 0.0
 
@@ -197,6 +197,30 @@ def test_what_is_no_number_is_counted() -> None:
     assert not report.refuted and report.lower_bound == 0.0
 
 
+def test_too_few_models_are_said_before_training(capsys: Any) -> None:
+    def train(dataset: Any, seed: int) -> float:
+        raise KeyboardInterrupt
+
+    for claim, warned in (("epsilon=8,delta=1e-5", True), ("mu=1", False)):
+        with pytest.raises(KeyboardInterrupt):
+            audit(train, claim=claim, show_progress=True)
+        said = "60 models per dataset cannot refute this claim" in capsys.readouterr().err
+        assert said is warned
+
+
+def test_the_report_names_the_label_of_a_canary() -> None:
+    data = np.zeros((6, 2)), np.array([0, 0, 0, 0, 0, 1])
+    report = audit(
+        lambda dataset, seed: noisy_sum(dataset[1], seed),
+        lambda model, canary: model,
+        pair=None,
+        dataset=data,
+        canary=np.ones(2),
+        num_models=10,
+    ).report
+    assert report.settings["canary"] == "given, label 1"
+
+
 def test_models_that_repeat_each_other_end_the_audit_unless_declared() -> None:
     def self_seeded(dataset: Any, seed: int) -> float:
         return noisy_sum(dataset, 7)
@@ -211,6 +235,8 @@ def test_models_that_repeat_each_other_end_the_audit_unless_declared() -> None:
     [
         ({"claim": None}, "claim is required"),
         ({"claim": "very private"}, "claim must be written as one of"),
+        ({"claim": 1.0}, "claim must be a property, or a text, one of mu=1; .* got 1.0"),
+        ({"claim": (4.0, 1e-5)}, r"claim must be a property, or a text, .* got \(4.0, 1e-05\)"),
         ({"train": 3}, "train must be callable, got 3"),
         ({"train": lambda dataset: 0.0}, r"train must be callable as train\(dataset, seed\)"),
         ({"observe": lambda: 0.0}, r"observe must be callable as observe\(model\)"),
@@ -239,6 +265,8 @@ def test_the_planners_word_says_how_many_models_it_would_take() -> None:
         return sentence
 
     assert "takes more models than any audit has if" in words(0.9)
+    assert "d-prime 0.3 +- 0.1, lies below this claim" in words(0.3)
+    assert "suggest_canaries" in words(0.3)
     # docs/trade_off.md measured a median of 81 pairs at 1.5; nine runs in ten take about twice it.
     needed = int(words(1.5).partition("takes ")[2].split()[0])
     assert 100 < needed < 260

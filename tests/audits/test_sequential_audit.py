@@ -290,7 +290,7 @@ def test_report_says_in_json_words_and_a_picture_how_the_audit_went(tmp_path):
     assert content["futility_mu"] is None
     text = (tmp_path / "report.md").read_text()
     assert f"{trained} per dataset of at most 200" in text
-    assert f"{200 - trained} per dataset were saved" in text
+    assert f"{200 - trained} per dataset were not needed" in text
     assert "anytime-valid" in text and f"({EVIDENCE_FILE})" in text
     assert f"{trained} of at most 200 models per dataset trained" in result.report.summary()
 

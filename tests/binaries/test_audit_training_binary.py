@@ -65,8 +65,8 @@ def tensor(model):
     import torch
     return torch.tensor([model], requires_grad=True)
 
-def matrix(model):
-    return [[1.0, 2.0]]
+def nothing(model):
+    return []
 
 def word(model):
     return "good"
@@ -162,7 +162,7 @@ def test_a_training_may_change_its_dataset_and_give_tensors(run) -> None:
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        ((f"--observe={NAME}:matrix",), "observe must give a number or a vector of numbers, got"),
+        ((f"--observe={NAME}:nothing",), "observe must give at least one number, got []"),
         ((f"--observe={NAME}:word",), "observe must give numbers, got 'good'"),
         ((f"--observe={NAME}:los",), "has no 'los'; there is loss"),
         ((f"--observe={NAME}:text",), "observe must be callable, got 'no function'"),

@@ -193,3 +193,10 @@ def test_planning_needs_no_torch():
         "sys.exit(status or ('torch' in sys.modules) or ('matplotlib' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_how_a_claim_of_epsilon_and_delta_was_read_is_said(capsys):
+    assert plan("--claim=epsilon=8,delta=1e-5") == 0
+    text = capsys.readouterr().out
+    assert "read as that of Gaussian noise, mu = 1.666" in text
+    assert "takes at least 4,482 models" in text.replace("\n", " ")

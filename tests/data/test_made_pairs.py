@@ -126,6 +126,35 @@ def test_canaries_that_do_not_fit_are_refused(
         make_pair(dataset, canary, label)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"features": X, "labels": Y},
+        torch.utils.data.TensorDataset(torch.ones(3, 2), torch.ones(3)),
+        "text",
+    ],
+)
+def test_what_is_no_array_is_refused_by_its_kind(kind: Any) -> None:
+    with pytest.raises(ValueError, match=f"got {type(kind).__name__}; of other kinds give a pair"):
+        make_pair(kind, "blank")
+
+
+@pytest.mark.parametrize("canary", ["blank", "mislabelled", RECORD, (torch.tensor([9.0, 9.0]), 1)])
+def test_tensors_give_pairs_and_canaries_of_tensors_of_the_same_dtype(canary: Any) -> None:
+    data = torch.tensor(X, dtype=torch.float32), torch.tensor(Y)
+    made = make_pair(data, canary)
+    for features, labels in (made.without, made.with_canary, made.canary):
+        assert features.dtype is torch.float32
+        assert labels.dtype is torch.int64
+    assert torch.equal(made.with_canary[0][-1], made.canary[0])
+    assert torch.equal(data[0], torch.tensor(X, dtype=torch.float32))
+
+
+def test_a_canary_is_seen_in_the_datasets_dtype() -> None:
+    made = make_pair((X.astype(np.float32), Y), ([0.1, 0.2], 1))
+    assert made.canary[0].dtype == np.float32
+
+
 def mean_of_class_1(dataset: Any, seed: int) -> Any:
     features, labels = dataset
     return features[labels == 1].mean(axis=0)
@@ -146,6 +175,22 @@ def test_candidates_are_ranked_by_the_shift_of_their_own_observation() -> None:
     assert shifts["blank, label 0"] == shifts["mislabelled, label 0"] == 0.0
     assert list(shifts.values()) == sorted(shifts.values(), reverse=True)
     assert "array" not in repr(found)
+
+
+def test_a_search_trains_torch_models_on_tensors() -> None:
+    def train(dataset: Any, seed: int) -> torch.nn.Module:
+        model = torch.nn.Linear(2, 1)
+        with torch.no_grad():
+            model.weight[:] = dataset[0].sum(dim=0)
+        return model
+
+    def observe(model: torch.nn.Module, canary: Any) -> torch.Tensor:
+        return model.weight.sum()
+
+    data = torch.tensor(X, dtype=torch.float32), torch.tensor(Y)
+    found = suggest_canaries(train, observe, data)
+    assert len(found) > 3 and found[0].shift > 0.0
+    assert isinstance(found[0].canary[0], torch.Tensor)
 
 
 def test_a_search_says_what_is_wrong() -> None:

@@ -125,6 +125,23 @@ def test_refusals_name_file_and_line(tmp_path, text, message):
     assert str(path) in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["seed", "", "Unnamed: 0"])
+def test_a_column_that_counts_is_no_score_unless_it_is_named(tmp_path, name):
+    """Numbers of rows or seeds tell the sides apart: an honest training was refuted by them."""
+    rows = "".join(f"{i},{'with' if i < 20 else 'without'},{np.sin(i):.3f}\n" for i in range(40))
+    path = csv_file(tmp_path, f"{name},side,loss\n{rows}")
+    with pytest.raises(ValueError, match=f"has a column '{name}' that nobody named as a score"):
+        read_scores(path)
+    assert read_scores(path, ScoreColumns(scores=("loss",))).columns == ("loss",)
+    assert read_scores(path, ScoreColumns(id=name)).columns == ("loss",)
+    assert read_scores(path, ScoreColumns(scores=(name,))).columns == (name,)
+
+
+def test_whole_numbers_that_repeat_are_scores(tmp_path):
+    rows = "".join(f"{'with' if i < 20 else 'without'},{i % 7}\n" for i in range(40))
+    assert read_scores(csv_file(tmp_path, f"side,hits\n{rows}")).columns == ("hits",)
+
+
 def test_other_refusals(tmp_path):
     first = table(tmp_path)
     with pytest.raises(ValueError, match=r"must be a file \.csv"):

@@ -46,6 +46,13 @@ def test_what_cannot_be_copied_is_handed_over_as_it_is() -> None:
     assert own_copy((lock,))[0] is lock
 
 
+def test_a_module_is_copied_and_is_no_tensor() -> None:
+    module = torch.nn.Linear(2, 1)
+    copied = own_copy(module)
+    assert copied is not module
+    assert torch.equal(copied.weight, module.weight)
+
+
 def test_a_tensor_inside_a_graph_is_copied_too() -> None:
     inside = torch.ones(2, requires_grad=True) * 2.0
     copied = own_copy(inside)
@@ -120,9 +127,13 @@ def test_an_exception_keeps_its_type_and_says_whose_it_is() -> None:
         raise _AwkwardError(1, 2)
 
     with pytest.raises(_AwkwardError) as caught:
-        call_user_code("mechanism", call_user_code, "train", fail, 0)
+        call_user_code("mechanism", lambda: call_user_code("train", fail, 0))
     assert str(caught.value) == "1 2"
     assert notes_of(caught.value) == " (raised by train, raised by mechanism)"
+    # What this package calls of its own is none of the user's business.
+    with pytest.raises(_AwkwardError) as caught:
+        call_user_code("mechanism", call_user_code, "train", fail, 0)
+    assert notes_of(caught.value) == " (raised by train)"
 
 
 def test_the_note_comes_back_from_other_processes() -> None:

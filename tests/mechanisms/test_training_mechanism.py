@@ -163,13 +163,17 @@ def test_configs_name_what_is_wrong(changes: dict[str, Any], message: str) -> No
     [
         (lambda _: None, "observe must give numbers, got None"),
         (lambda _: "good", "got 'good'"),
-        (lambda _: [[1.0]], "vector"),
-        (lambda _: [], "vector"),
+        (lambda _: [], "at least one number"),
     ],
 )
 def test_useless_observations_are_errors(observe: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mechanism(observe=observe)([1.0], 2)
+
+
+def test_observations_of_any_shape_are_vectors() -> None:
+    logits = mechanism(observe=lambda model: np.full((1, 2, 3), model["model"]))
+    assert logits([1.0], 3).shape == (3, 6)
 
 
 def test_observations_of_changing_length_are_errors() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from dvrenyi_plugin.audits.training.experiment import (
     TrainingExperiment,
     build_training_experiment,
     describe_claim,
+    fewest_models,
 )
 from dvrenyi_plugin.audits.training.files import write_report_files
 from dvrenyi_plugin.audits.training.models import (
@@ -134,6 +136,8 @@ def run_training_audit(
 ) -> AuditResult:
     """Returns the audit of a training that is ready to run; see `audit_training`."""
     config, mechanism = experiment.config, experiment.mechanism
+    if show_progress:
+        _warn_of_too_few(experiment)
     # One model a task: nothing is gained by reporting back late.
     training = ModelTrainingConfig(
         num_workers=config.workers, models_per_task=1, show_progress=show_progress
@@ -164,6 +168,17 @@ def run_training_audit(
         show_progress=show_progress,
     )
     return with_outlook(result, experiment.claim, experiment.curve_direction)
+
+
+def _warn_of_too_few(experiment: TrainingExperiment) -> None:
+    config = experiment.config
+    fewest = fewest_models(experiment.claim, experiment.curve_direction, config.failure_probability)
+    if fewest > config.num_models:
+        print(
+            f"{config.num_models} models per dataset cannot refute this claim, whatever the"
+            f" training does: that takes at least {fewest:,.0f}",
+            file=sys.stderr,
+        )
 
 
 def subject_of_models(claim: Any, tester: BoundTester, **rest: Any) -> Subject:

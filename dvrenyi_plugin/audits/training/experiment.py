@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,8 @@ import numpy as np
 from dvrenyi_plugin._internal.user_code import own_copy
 from dvrenyi_plugin._internal.validation import check_callable
 from dvrenyi_plugin.audits.directions import BoundTester
-from dvrenyi_plugin.audits.training.settings import TrainingAuditConfig
+from dvrenyi_plugin.audits.evidence import check_sequential
+from dvrenyi_plugin.audits.training.settings import MIN_MODELS, TrainingAuditConfig
 from dvrenyi_plugin.data.compared_pairs import ADDED, NOT_COMPARED, REPLACED, compare_pair
 from dvrenyi_plugin.data.made_pairs import make_pair
 from dvrenyi_plugin.interfaces import (
@@ -25,6 +28,8 @@ from dvrenyi_plugin.interfaces import (
 )
 from dvrenyi_plugin.mechanisms.training import TrainingMechanism, TrainingMechanismConfig
 from dvrenyi_plugin.privacy.claim_text import CLAIM_EXAMPLES, parse_claim
+from dvrenyi_plugin.testers.base import fewest_samples
+from dvrenyi_plugin.testers.both_directions import shares_of_directions
 from dvrenyi_plugin.testers.registry import make, quickest_tester
 
 _NOTES = {
@@ -162,7 +167,10 @@ def _pair(
         raise ValueError("either pair, or dataset and canary must be given")
     _check_arguments("observe", observe, "model", "canary")
     made = make_pair(dataset, canary, canary_label)
-    return (made.without, made.with_canary), _ObserveCanary(observe, made.canary), made.name
+    name = made.name
+    if isinstance(made.canary, tuple) and np.ndim(made.canary[1]) == 0:
+        name += f", label {made.canary[1]}"
+    return (made.without, made.with_canary), _ObserveCanary(observe, made.canary), name
 
 
 def _check_arguments(name: str, function: Any, *wanted: str) -> None:
@@ -186,7 +194,14 @@ def claimed_property(claim: Any) -> Any:
     """
     if claim is None:
         raise ValueError(f"claim is required: a property, or a text such as {CLAIM_EXAMPLES[0]!r}")
-    return parse_claim(claim) if isinstance(claim, str) else claim
+    if isinstance(claim, str):
+        return parse_claim(claim)
+    if isinstance(claim, numbers.Number | tuple | list | dict):
+        raise ValueError(
+            f"claim must be a property, or a text, one of {'; '.join(CLAIM_EXAMPLES)}, got"
+            f" {claim!r}"
+        )
+    return claim
 
 
 def quickest_tester_of(claim: Any, seed: int, direction: str) -> tuple[str, BoundTester]:
@@ -200,6 +215,21 @@ def quickest_tester_of(claim: Any, seed: int, direction: str) -> tuple[str, Boun
     name = quickest_tester(claim)
     known = {"direction": direction} if isinstance(read_claim(claim), SubsampledGaussianDp) else {}
     return name, make(name, claim, seed, **known)
+
+
+def fewest_models(claim: Any, direction: str, failure_probability: float) -> float:
+    """Returns the models per dataset that it takes at least to refute a claim, whatever the
+    training does; inf if 10^9 do not.
+
+    Args:
+      claim: the property.
+      direction: see `quickest_tester_of`.
+      failure_probability: of the audit, in (0, 1).
+    """
+    tester = check_sequential(quickest_tester_of(claim, 0, direction)[1])
+    process = tester.start(max(shares_of_directions(tester, failure_probability)))
+    can_refute = functools.partial(process.can_reject, tester.claimed_limit)
+    return fewest_samples(can_refute, MIN_MODELS) or MIN_MODELS
 
 
 def describe_claim(claim: Any) -> str:

@@ -21,9 +21,9 @@ from dvrenyi_plugin.audits.training.experiment import (
 )
 from dvrenyi_plugin.audits.training.models import check_models
 from dvrenyi_plugin.audits.training.settings import MIN_MODELS, RecordedAuditConfig
+from dvrenyi_plugin.data.score_columns import ScoreColumns
 from dvrenyi_plugin.data.score_files import (
     RecordedScores,
-    ScoreColumns,
     read_scores,
     scores_of_arrays,
 )
