@@ -16,11 +16,12 @@ NOTEBOOK = DOCS / "notebooks" / "audit_your_training.ipynb"
 def test_the_examples_of_the_page_run(capsys) -> None:
     names: dict[str, Any] = {}
     code = re.findall(r"```python\n(.*?)```", (DOCS / "audit_training.md").read_text(), re.DOTALL)
-    assert len(code) == 3
+    assert len(code) == 4
     for block in code:
         exec(block, names)
     printed = capsys.readouterr().out
     assert "REFUTED" in printed and "(5, 1)" in printed
+    assert names["best"].shift > 0.0 and f"{names['best'].name} " in printed
     assert names["observe"](["below", None, "above"]) == [0, 2, 1]
 
 
