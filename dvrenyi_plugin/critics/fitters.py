@@ -61,10 +61,16 @@ def fit_log_ratio(
     if families is None:
         families = SCALAR_FAMILIES if num_columns == 1 else vector_families(num_columns)
     fit = average_families(data, families)
-    if num_columns == 1:
+    if data.edges is None:
+        is_q = data.weights_q > 0.0
+        values = fit.past.q[is_q], fit.past.p[~is_q]
+    elif np.array_equal(fit.past.q, fit.past.p):
+        # No family flatters itself.
         return fit.log_ratio, fit.name
-    is_q = data.weights_q > 0.0
-    return CrossFittedLogRatio(fit.log_ratio, fit.past[is_q], fit.past[~is_q]), fit.name
+    else:
+        at_q, at_p = (np.searchsorted(data.edges, side[:, 0]) for side in (samples_q, samples_p))
+        values = fit.past.q[at_q], fit.past.p[at_p]
+    return CrossFittedLogRatio(fit.log_ratio, *values), fit.name
 
 
 def guarded_fit(fit: LogRatioFitter) -> LogRatioFitter:

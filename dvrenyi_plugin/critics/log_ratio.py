@@ -29,6 +29,25 @@ _LEAST_WEIGHT = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
+class Past:
+    """Values of a log ratio at the points that it was fitted to; where a fit would flatter itself
+    there, those of a fit without the sample.
+
+    Attributes:
+      q: shape (k,), for the samples of Q at the points.
+      p: shape (k,), for those of P.
+    """
+
+    q: Array
+    p: Array
+
+    @classmethod
+    def same(cls, values: Array) -> Past:
+        """Returns one value for all samples at a point, shape (k,)."""
+        return cls(values, values)
+
+
+@dataclasses.dataclass(frozen=True)
 class PooledSamples:
     """Points with the number of samples of each law at them.
 
@@ -36,11 +55,13 @@ class PooledSamples:
       points: shape (k, d).
       weights_q: shape (k,), samples of Q at each point.
       weights_p: shape (k,), samples of P at each point.
+      edges: shape (k,), increasing, for scalars: the largest sample that a point stands for.
     """
 
     points: Array
     weights_q: Array
     weights_p: Array
+    edges: Array | None = None
 
     @property
     def total(self) -> float:
@@ -53,13 +74,12 @@ class PooledSamples:
         odds."""
         return math.log(self.weights_q.sum() / self.weights_p.sum())
 
-    def loss(self, log_ratios: Array) -> float:
-        """Returns minus the log-likelihood of which law each sample is from, given values of the
-        log ratio at the points, shape (k,)."""
-        log_odds = log_ratios + self.log_odds_offset
+    def loss(self, past: Past) -> float:
+        """Returns minus the log-likelihood of which law each sample is from, given the values of a
+        log ratio at the points."""
         return float(
-            self.weights_q @ np.logaddexp(0.0, -log_odds)
-            + self.weights_p @ np.logaddexp(0.0, log_odds)
+            self.weights_q @ np.logaddexp(0.0, -(past.q + self.log_odds_offset))
+            + self.weights_p @ np.logaddexp(0.0, past.p + self.log_odds_offset)
         )
 
 
@@ -69,14 +89,13 @@ class FittedFamily:
 
     Attributes:
       log_ratio: (n, d) -> (n,), on the scale of log dQ/dP (calibrated, not just a score).
-      past: shape (k,), its values at the points that it was fitted to; where a fit would flatter
-        itself there, those of a fit without them.
+      past: its values at the points that it was fitted to.
       num_parameters: free parameters.
       log_prior: log of its weight before any sample is seen, up to a constant.
     """
 
     log_ratio: LogRatio
-    past: Array
+    past: Past
     num_parameters: float
     log_prior: float = -1.0
 
@@ -102,8 +121,8 @@ class CrossFittedLogRatio:
     """An estimate of log dQ/dP, (n, d) -> (n,), that knows its values at the samples that it was
     fitted to, had it not been fitted to them.
 
-    In many columns a fit takes its own samples far apart. Bets that are planned on such values
-    are too bold.
+    In many columns, or on many values, a fit takes its own samples far apart. Bets that are
+    planned on such values are too bold.
 
     Args:
       log_ratio: the estimate.
@@ -164,6 +183,7 @@ def _pool_scalars(q: Array, p: Array) -> PooledSamples:
         points[:, np.newaxis],
         np.bincount(np.searchsorted(edges, q), minlength=edges.size).astype(np.float64),
         np.bincount(np.searchsorted(edges, p), minlength=edges.size).astype(np.float64),
+        edges,
     )
 
 
@@ -173,13 +193,13 @@ class AveragedFit:
 
     Attributes:
       log_ratio: (n, d) -> (n,), log of the weighted mean of the families' dQ/dP.
-      past: shape (k,), its values at the points, see `FittedFamily`.
+      past: its values at the points.
       name: of the family that weighs most.
       score: that family's.
     """
 
     log_ratio: LogRatio
-    past: Array
+    past: Past
     name: str
     score: float
 
@@ -207,7 +227,10 @@ def average_families(data: PooledSamples, families: Sequence[LogRatioFamily]) ->
             [log_weight - log_total + fit.log_ratio(points) for fit, log_weight in kept]
         )
 
-    past = _log_sum([log_weight - log_total + fit.past for fit, log_weight in kept])
+    past = Past(
+        _log_sum([log_weight - log_total + fit.past.q for fit, log_weight in kept]),
+        _log_sum([log_weight - log_total + fit.past.p for fit, log_weight in kept]),
+    )
     return AveragedFit(log_ratio, past, families[best].name, float(scores[best]))
 
 
@@ -226,6 +249,7 @@ __all__ = [
     "FittedFamily",
     "LogRatio",
     "LogRatioFamily",
+    "Past",
     "PooledSamples",
     "average_families",
     "pool_samples",

@@ -20,6 +20,7 @@ from dvrenyi_plugin.critics.log_ratio import (
     Array,
     FittedFamily,
     LogRatioFamily,
+    Past,
     PooledSamples,
     average_families,
     pool_samples,
@@ -156,7 +157,7 @@ def _fit_scalars(
     is_q = data.weights_q > 0.0
     scalars = pool_samples(projected[is_q, np.newaxis], projected[~is_q, np.newaxis])
     fit = average_families(scalars, _PROJECTED_FAMILIES)
-    past = fit.log_ratio(projected[:, np.newaxis])
+    past = Past.same(fit.log_ratio(projected[:, np.newaxis]))
     # As many parameters as give the scalar fit's own score.
     num_parameters = 2.0 * (fit.score - data.loss(past)) / math.log(data.total)
     return FittedFamily(

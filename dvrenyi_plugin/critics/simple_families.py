@@ -8,11 +8,18 @@ from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import expit
 
 from dvrenyi_plugin._internal.limits import CheckedSettings, Count, Int, OneOf, Positive
-from dvrenyi_plugin.critics.log_ratio import Array, FittedFamily, LogRatioFamily, PooledSamples
+from dvrenyi_plugin.critics.log_ratio import (
+    Array,
+    FittedFamily,
+    LogRatioFamily,
+    Past,
+    PooledSamples,
+)
 from dvrenyi_plugin.critics.logistic_fit import fit_logistic
 from dvrenyi_plugin.critics.standardiser import Standardiser, weighted_quantile
 
@@ -178,11 +185,7 @@ class HistogramLogRatio(CheckedSettings):
         x = data.points[order, 0]
         q, p = data.weights_q[order], data.weights_p[order]
         if x.size <= min(self.max_cells, data.total / _SAMPLES_OF_A_VALUE):
-            heights, evidence = _shrunken_heights(q, p, data.log_odds_offset)
-            loss = data.loss(heights[np.argsort(order)])
-            # As many parameters as give the evidence, and one for the deviation of the heights.
-            num_parameters = 2.0 * (evidence - loss) / math.log(data.total) + 1.0
-            return _step_function(data, x, heights, num_parameters)
+            return _fit_values(data, order)
         total = q + p
         cells = int(min(self.max_cells, max(2.0, total.sum() // 20.0)))
         before = np.cumsum(total) - total
@@ -229,7 +232,29 @@ def _step_function(
         cell = np.searchsorted(left_edges, points[:, 0], side="right") - 1
         return np.asarray(heights[np.maximum(cell, 0)])
 
-    return FittedFamily(log_ratio, log_ratio(data.points), num_parameters, _LOG_PRIOR)
+    past = Past.same(log_ratio(data.points))
+    return FittedFamily(log_ratio, past, num_parameters, _LOG_PRIOR)
+
+
+def _fit_values(data: PooledSamples, order: NDArray[np.intp]) -> FittedFamily:
+    """Returns one shrunken height for each value; bets on a sample are planned on the height that
+    the other samples give its value.
+
+    Args:
+      data: samples on few values.
+      order: in which the values increase.
+    """
+    q, p, offset = data.weights_q[order], data.weights_p[order], data.log_odds_offset
+    heights, deviation, evidence = _shrunken_heights(q, p, offset)
+    back = np.argsort(order)
+    past = Past(
+        _most_likely_heights(np.maximum(q - 1.0, 0.0), p, offset, deviation)[back],
+        _most_likely_heights(q, np.maximum(p - 1.0, 0.0), offset, deviation)[back],
+    )
+    # As many parameters as give the evidence, and one for the deviation of the heights.
+    num_parameters = 2.0 * (evidence - data.loss(past)) / math.log(data.total) + 1.0
+    fitted = _step_function(data, data.points[order, 0], heights, num_parameters)
+    return dataclasses.replace(fitted, past=past)
 
 
 def _heights(q: Array, p: Array, prior: float, offset: float) -> Array:
@@ -240,17 +265,24 @@ def _heights(q: Array, p: Array, prior: float, offset: float) -> Array:
     return np.asarray(heights - offset)
 
 
-def _shrunken_heights(q: Array, p: Array, offset: float) -> tuple[Array, float]:
+def _most_likely_heights(q: Array, p: Array, offset: float, deviation: float) -> Array:
+    """Returns the most likely log dQ/dP of cells with these counts, shape (cells,), normal a priori
+    with this standard deviation."""
+    heights = np.zeros(q.size)
+    for _ in range(_NEWTON_STEPS):
+        share = expit(offset + heights)
+        curvature = (q + p) * share * (1.0 - share) + deviation**-2.0
+        heights -= ((q + p) * share - q + heights * deviation**-2.0) / curvature
+    return heights
+
+
+def _shrunken_heights(q: Array, p: Array, offset: float) -> tuple[Array, float, float]:
     """Returns log dQ/dP of cells with these counts, shape (cells,), normal a priori with the
-    standard deviation of greatest evidence; and minus the log of that evidence, less what no choice
-    of heights changes."""
-    best_heights, best = np.zeros(q.size), math.inf
+    standard deviation of greatest evidence; that deviation, and minus the log of its evidence, less
+    what no choice of heights changes."""
+    best = np.zeros(q.size), 0.0, math.inf
     for deviation in _DEVIATIONS:
-        heights = np.zeros(q.size)
-        for _ in range(_NEWTON_STEPS):
-            share = expit(offset + heights)
-            curvature = (q + p) * share * (1.0 - share) + deviation**-2.0
-            heights -= ((q + p) * share - q + heights * deviation**-2.0) / curvature
+        heights = _most_likely_heights(q, p, offset, deviation)
         log_odds = offset + heights
         share = expit(log_odds)
         information = (q + p) * share * (1.0 - share) * deviation**2.0
@@ -258,9 +290,9 @@ def _shrunken_heights(q: Array, p: Array, offset: float) -> tuple[Array, float]:
         evidence = float(
             loss + 0.5 * np.sum(np.square(heights / deviation) + np.log1p(information))
         )
-        if evidence < best:
-            best_heights, best = heights, evidence
-    return best_heights, best
+        if evidence < best[2]:
+            best = heights, deviation, evidence
+    return best
 
 
 def _fit_logistic(
@@ -286,7 +318,7 @@ def _fit_logistic(
 
     return FittedFamily(
         lambda points: from_features(features(points)),
-        from_features(design[:, 1:]),
+        Past.same(from_features(design[:, 1:])),
         fitted.num_effective,
         log_prior,
     )

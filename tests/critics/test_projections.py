@@ -75,7 +75,7 @@ def test_a_direction_does_not_flatter_itself_on_its_own_samples(columns):
     fit = DirectionLogRatio().fit(data)
     apart = [
         values[:100].mean() - values[100:].mean()
-        for values in (fit.log_ratio(data.points), fit.past)
+        for values in (fit.log_ratio(data.points), fit.past.q)
     ]
     assert apart[0] > 1.5 * apart[1] > 0.0
 
@@ -166,7 +166,7 @@ def test_an_average_is_one_of_ratios_and_weighs_by_the_score():
     average = average_families(data, families)
     np.testing.assert_allclose(average.log_ratio(x), expected, rtol=1e-9)
     assert average.name == families[int(np.argmax(weights))].name
-    np.testing.assert_allclose(average.past, average.log_ratio(data.points), rtol=1e-9)
+    np.testing.assert_allclose(average.past.q, average.log_ratio(data.points), rtol=1e-9)
 
 
 def test_unknown_directions_are_refused():
