@@ -5,7 +5,7 @@ One row a noise scale and seed goes to --csv as soon as it is known; rows that a
 made again, so the run may be stopped and resumed, or spread over several processes by --seeds. The
 table at the end summarises the whole file.
 
-    python benchmarks/sequential_audit.py --noise_scales=0.5,1 --seeds=0-19 --csv=FILE
+    python benchmarks/sequential_audit.py --noise_scales=0.25,0.5,1 --seeds=0-19 --csv=FILE
 
 With --losses_dir every model's loss is kept and never trained again, so other batches or claims
 take seconds.
@@ -80,7 +80,7 @@ class RecordingTrainer:
 def main() -> None:
     """Runs what is missing and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--noise_scales", default="0.5,1")
+    parser.add_argument("--noise_scales", default="0.25,0.5,1")
     parser.add_argument("--seeds", default="0-19", help="first-last, or a list with commas")
     parser.add_argument("--num_models", type=int, default=500)
     parser.add_argument("--batch_models", type=int, default=20)
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument(
         "--futility_mu", type=float, default=2.0, help="of the columns with futility"
     )
-    parser.add_argument("--tester", default="sequential", help="see dvrenyi-audit-dpsgd")
+    parser.add_argument("--tester", default="auto", help="see dvrenyi-audit-dpsgd")
     parser.add_argument("--csv", required=True)
     parser.add_argument("--losses_dir")
     options = parse_arguments(
