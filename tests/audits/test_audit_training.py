@@ -42,7 +42,7 @@ PAIR = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
 
 
 def audit(train: Any = noisy_sum, observe: Any = itself, **given: Any) -> Any:
-    given = {"pair": PAIR, "claim": "mu=1", "num_models": 60, "show_progress": False, **given}
+    given = {"pair": PAIR, "claim": "mu=1", "num_models": 100, "show_progress": False, **given}
     return audit_training(train, observe, given.pop("pair"), given.pop("claim"), **given)
 
 
@@ -204,7 +204,7 @@ def test_too_few_models_are_said_before_training(capsys: Any) -> None:
     for claim, warned in (("epsilon=8,delta=1e-5", True), ("mu=1", False)):
         with pytest.raises(KeyboardInterrupt):
             audit(train, claim=claim, show_progress=True)
-        said = "60 models per dataset cannot refute this claim" in capsys.readouterr().err
+        said = "100 models per dataset cannot refute this claim" in capsys.readouterr().err
         assert said is warned
 
 
