@@ -1,4 +1,5 @@
-"""What every tester does alike: comparing bounds with the claim, and refusing what is no sample."""
+"""What every tester does alike: on known pairs it keeps true claims and refutes false ones; it
+compares bounds with the claim, leaves samples alone and refuses what is no sample."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tester_pairs import ORDER, PAIRS
 
 from dvrenyi_plugin.interfaces import (
     GaussianDp,
@@ -16,16 +18,12 @@ from dvrenyi_plugin.interfaces import (
     ZeroConcentratedDp,
 )
 from dvrenyi_plugin.testers import (
-    DvRenyiPropertyTester,
+    TESTER_NAMES,
     DvRenyiPropertyTesterConfig,
-    GdpBaselineTester,
-    GdpBaselineTesterConfig,
-    LikelihoodRatioTester,
-    LikelihoodRatioTesterConfig,
-    SequentialRenyiPropertyTester,
     SequentialRenyiPropertyTesterConfig,
-    ThresholdAttackTester,
     ThresholdAttackTesterConfig,
+    kind_of_tester,
+    make,
 )
 
 CLAIM = PrivacyProperty(renyi_dp=RenyiDp(2.0, 0.5))
@@ -35,19 +33,92 @@ def _first_column(samples):
     return np.clip(samples[:, 0], -3.0, 3.0)
 
 
-TESTERS = (
-    SequentialRenyiPropertyTester(SequentialRenyiPropertyTesterConfig(CLAIM, warm_up=4)),
-    DvRenyiPropertyTester(
-        DvRenyiPropertyTesterConfig(
-            CLAIM, TrainingConfig(training_epochs=1), bound_method="betting"
-        )
-    ),
-    ThresholdAttackTester(ThresholdAttackTesterConfig(CLAIM)),
-    GdpBaselineTester(GdpBaselineTesterConfig(CLAIM)),
-    LikelihoodRatioTester(LikelihoodRatioTesterConfig(CLAIM, log_ratio=_first_column)),
-)
+_QUICK = {
+    "sequential": {"warm_up": 4},
+    "dv": {"training_config": TrainingConfig(training_epochs=1), "bound_method": "betting"},
+    "likelihood_ratio": {"log_ratio": _first_column},
+}
+TESTERS = tuple(make(name, CLAIM, **_QUICK.get(name, {})) for name in TESTER_NAMES)
 every_tester = pytest.mark.parametrize("tester", TESTERS, ids=lambda t: type(t).__name__)
 NORMAL = np.random.default_rng(0).normal(size=16)
+
+
+VALID = [name for name in TESTER_NAMES if kind_of_tester(name).valid_at_stated_level]
+every_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+
+
+def bounds_on(name, pair, claimed, seeds, n, m):
+    known = {"log_ratio": pair.log_ratio} if name == "likelihood_ratio" else {}
+    tester = make(name, PrivacyProperty(renyi_dp=RenyiDp(ORDER, claimed)), **known)
+    return [
+        tester.audit(*pair.draw(np.random.default_rng(seed), n, m), 0.05) for seed in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize("name", VALID)
+@every_pair
+def test_a_claim_at_the_truth_is_kept(name, pair):
+    found = bounds_on(name, pair, pair.divergence, 2 if name == "dv" else 10, 300, 200)
+    # Of ten audits at most three are refuted, but for one run in a thousand.
+    assert sum(result.refuted for result in found) <= (1 if name == "dv" else 3)
+    assert all(0.0 <= result.lower_bound < math.inf for result in found)
+
+
+# The theorem behind the known ratio needs laws farther apart: see its own tests.
+@pytest.mark.parametrize("name", [name for name in TESTER_NAMES if name != "likelihood_ratio"])
+@every_pair
+def test_a_tenth_of_the_truth_is_refuted(name, pair):
+    (result,) = bounds_on(name, pair, pair.divergence / 10.0, 1, 2_000, 2_000)
+    assert result.refuted and result.lower_bound > pair.divergence / 10.0
+
+
+@every_tester
+def test_shapes_dtypes_and_lists_are_one_and_samples_are_left_alone(tester):
+    rng = np.random.default_rng(1)
+    first, second = (rng.normal(mean, 1.0, 200).astype(np.float32) for mean in (3.0, 0.0))
+    kept = first.copy(), second.copy()
+    expected = tester.audit(first, second, 0.05).lower_bound
+    for one, other in (
+        (first[:, np.newaxis], second),
+        (first.tolist(), second.tolist()),
+        (first.astype(np.float64), second.astype(np.float64)),
+        (torch.from_numpy(first), torch.from_numpy(second)),
+    ):
+        assert tester.audit(one, other, 0.05).lower_bound == expected
+    first.setflags(write=False)
+    assert tester.audit(first, second[:120], 0.05).lower_bound >= 0.0
+    assert np.array_equal(first, kept[0]) and np.array_equal(second, kept[1])
+
+
+@every_tester
+def test_constants_and_a_few_samples_certify_nothing(tester):
+    assert tester.audit(np.ones(100), np.ones(100), 0.05).lower_bound == 0.0
+    assert tester.audit(NORMAL[:8], NORMAL[8:], 0.05).refuted is False
+
+
+@every_tester
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (np.zeros(0), np.zeros(20), "samples1 must have at least"),
+        (np.zeros(20), np.zeros(1), "samples2 must have at least"),
+        (np.zeros((20, 1)), np.zeros((20, 2)), r"columns.*\(20, 1\) and \(20, 2\)"),
+        (np.zeros((20, 1, 1)), np.zeros(20), r"samples1 must have shape.*\(20, 1, 1\)"),
+        (np.where(np.arange(10) < 5, 0.0, np.nan), np.zeros(20), r"samples1.*5 .*index 5"),
+        (np.zeros(20), np.append(np.zeros(8), np.inf), r"samples2.*1 .*index 8"),
+    ],
+    ids=["empty", "one", "columns", "rank", "NaN", "infinite"],
+)
+def test_malformed_samples_are_named(tester, first, second, message):
+    with pytest.raises(ValueError, match=message):
+        tester.estimate_lower_bound(first, second, 0.05)
+
+
+@every_tester
+@pytest.mark.parametrize("failure_probability", [-1.0, 0.0, 1.0, math.nan, None])
+def test_bad_failure_probabilities_are_named(tester, failure_probability):
+    with pytest.raises(ValueError, match="failure_probability must be"):
+        tester.audit(NORMAL, NORMAL, failure_probability)
 
 
 @every_tester
@@ -128,9 +199,7 @@ def test_orders_that_are_no_sequence_are_named(config, orders):
 
 def test_several_orders_have_no_single_limit():
     claim = PrivacyProperty(gaussian_dp=GaussianDp(1.0))
-    tester = SequentialRenyiPropertyTester(
-        SequentialRenyiPropertyTesterConfig(claim, orders=np.array([1.25, 8.0]))
-    )
+    tester = make("sequential", claim, orders=np.array([1.25, 8.0]))
     # A bound of 1 breaks the claim at order 1.25 and is far below what it allows at order 8.
     with pytest.raises(ValueError, match="orders must hold one order for reject_property"):
         tester.reject_property(1.0)
